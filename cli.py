@@ -1,0 +1,264 @@
+"""The command line: parse, call one function a job, print, map the outcome to an exit code."""
+
+import contextlib
+import functools
+import json
+import os
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from .version import VERSION
+
+if TYPE_CHECKING:
+    from .sim.records import Run
+
+app = typer.Typer(
+    name="rescert",
+    help="Certificates for width, depth and hidden width of residual networks.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+USAGE_ERROR, INTERRUPTED = 2, 130
+STYLES = {"PROVED": "bold green", "SUPPORTED": "green", "REFUTED": "bold red", "INCONCLUSIVE": "yellow"}
+
+Seed = Annotated[int, typer.Option(help="Root of every random stream; the same seed gives the same verdicts.")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda[:i], for trained networks.")]
+Jobs = Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Worker processes (default: one a core).")]
+Cluster = Annotated[str | None, typer.Option(help="Address of a Dask scheduler to run the jobs on.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one strict JSON document and nothing else.")]
+Junit = Annotated[Path | None, typer.Option(help="Also write the verdicts as JUnit XML, a test case a claim.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no table; the exit code tells.")]
+Out = Annotated[Path | None, typer.Option(help="Run folder (default: rescert-runs/<time>-<job>).")]
+
+
+def _reported(command: Callable[..., None]) -> Callable[..., None]:
+    """Turn errors of use into one line on standard error and exit code 2, an interruption into 130."""
+
+    @functools.wraps(command)
+    def wrapped(*args: Any, **options: Any) -> None:
+        try:
+            command(*args, **options)
+        except KeyboardInterrupt:
+            _complain("interrupted; what was finished is kept: go on with `rescert resume RUN`.")
+            raise typer.Exit(INTERRUPTED) from None
+        except (ValueError, OSError, RuntimeError, ModuleNotFoundError) as error:
+            # An error of another package's own type is a defect to be seen whole, not bad input.
+            if isinstance(error, RuntimeError) and not type(error).__module__.startswith("rescert."):
+                raise
+            if os.environ.get("RESCERT_TRACEBACK"):
+                raise
+            _complain(str(error))
+            raise typer.Exit(USAGE_ERROR) from None
+
+    return wrapped
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"rescert {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+@_reported
+def verify(
+    suites: Annotated[list[str] | None, typer.Argument(help="Suites to run (default: all).")] = None,
+    preset: Annotated[str, typer.Option(help="quick, paper or full.")] = "quick",
+    out: Out = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    jobs: Jobs = None,
+    cluster: Cluster = None,
+    as_json: AsJson = False,
+    junit: Junit = None,
+    quiet: Quiet = False,
+) -> None:
+    """Judge every claim of the theory against exact computation, simulation and trained networks."""
+    from .sim.records import Run
+    from .sim.training import resolve_device
+    from .verify.suites import PRESETS, select
+
+    if preset not in PRESETS:
+        raise ValueError(f"unknown preset {preset!r}; expected one of {', '.join(PRESETS)}.")
+    options = {"suites": select(suites or []), "preset": preset, "seed": seed, "device": str(resolve_device(device))}
+    folder = out or Path("rescert-runs") / f"{datetime.now():%Y%m%d-%H%M%S}-verify"
+    _verify(Run.create(folder, job="verify", options=options), jobs, cluster, as_json, junit, quiet)
+
+
+@app.command()
+@_reported
+def resume(
+    run: Annotated[Path, typer.Argument(help="Folder of an interrupted run.")],
+    jobs: Jobs = None,
+    cluster: Cluster = None,
+    as_json: AsJson = False,
+    junit: Junit = None,
+    quiet: Quiet = False,
+) -> None:
+    """Go on with an interrupted run: finished jobs are kept, only what is missing is computed."""
+    from .sim.records import Run
+
+    _verify(Run.open(run), jobs, cluster, as_json, junit, quiet)
+
+
+@app.command()
+@_reported
+def report(run: Annotated[Path, typer.Argument(help="Folder of a finished run.")], as_json: AsJson = False) -> None:
+    """Redraw the report of a finished run from its records and verdicts."""
+    from .reports.build import build
+    from .sim.records import Run
+    from .verify import document
+
+    found = document.read(Run.open(run).path)
+    page = build(found, run)
+    typer.echo(document.dumps(found) if as_json else str(page))
+
+
+@app.command()
+@_reported
+def claims(
+    claim: Annotated[str | None, typer.Argument(help="One claim, with formula, source and proof.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the claims of the theory, or print one with its proof."""
+    from .theory import registry
+    from .theory.claims import describe
+
+    if claim is not None:
+        found = describe(registry.find(claim))
+        _print_json(found) if as_json else _print_claim(found)
+    elif as_json:
+        _print_json([describe(item) for item in registry.claims()])
+    else:
+        table = Table("claim", "kind", "formula", "source", box=None, header_style="bold")
+        for item in registry.claims():
+            table.add_row(item.id, item.kind, escape(str(item.expression)), escape(str(item.source)))
+        Console(highlight=False).print(table)
+
+
+def _print_json(found: Any) -> None:
+    typer.echo(json.dumps(found, indent=1, allow_nan=False, ensure_ascii=False))
+
+
+def _print_claim(found: dict[str, Any]) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(f"[bold]{found['id']}[/bold]  ({found['kind']}; {escape(found['source'])})")
+    rows = [
+        ("of", found["quantity"]["meaning"]),
+        ("formula", found["formula"]),
+        ("statement", found["statement"]),
+        *(("assumes", assumption) for assumption in found["assumptions"]),
+        *((letter, meaning) for letter, meaning in found["letters"].items()),
+    ]
+    for name, text in rows:
+        console.print(f"  {name:<12} {escape(text)}")
+    if found["proof"] is None:
+        console.print("  proof        none on record: judged by computation")
+        return
+    console.print(f"  proof        {'[green]holds[/green]' if found['proof']['holds'] else '[red]fails[/red]'}")
+    for number, step in enumerate(found["proof"]["steps"], start=1):
+        mark = "[green]holds[/green]" if step["holds"] else "[red]FAILS[/red]"
+        console.print(f"  {number:>3}. {mark} {escape(step['text'])} [dim]({step['rule']})[/dim]")
+        console.print(f"             [dim]{escape(step['formula'])}[/dim]")
+        if step["leftover"]:
+            console.print(f"             [red]{escape(step['leftover'])}[/red]")
+
+
+def _verify(run: "Run", jobs: int | None, cluster: str | None, as_json: bool, junit: Path | None, quiet: bool) -> None:
+    from .reports.build import build
+    from .reports.junit import write_junit
+    from .verify import document, suites
+
+    silent = quiet or as_json
+    console = Console(highlight=False)
+    with _progress(silent) as (on_progress, show):
+        context = suites.Context(
+            run=run,
+            preset=run.options["preset"],
+            seed=run.options["seed"],
+            device=run.options["device"],
+            workers=jobs or os.cpu_count() or 1,
+            cluster=cluster,
+            on_progress=on_progress,
+            on_verdict=lambda verdict: show(_line(verdict)),
+        )
+        found = suites.verify(context, run.options["suites"])
+        page = build(found, run.path)
+    if junit is not None:
+        write_junit(found, junit)
+    if as_json:
+        typer.echo(document.dumps(found))
+    elif not quiet:
+        console.print(_table(found))
+        console.print(f"report: {page}", soft_wrap=True)
+    code = document.exit_code(found)
+    if code:
+        raise typer.Exit(code)
+
+
+@contextlib.contextmanager
+def _progress(silent: bool) -> Iterator[tuple[Any, Any]]:
+    """Yield (on_progress, show): bars on standard error when that is a terminal, and a way to print above them."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True, highlight=False)
+    columns = (TextColumn("{task.description:<28}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, disable=silent or not console.is_terminal) as bars:
+        tasks: dict[str, Any] = {}
+
+        def on_progress(stage: str, done: int, total: int) -> None:
+            if stage not in tasks:
+                tasks[stage] = bars.add_task(stage, total=total)
+            bars.update(tasks[stage], completed=done, total=total)
+
+        yield on_progress, (lambda line: None) if silent else bars.console.print
+
+
+def _line(verdict: Any) -> str:
+    return f"[{STYLES[verdict.status]}]{verdict.status:<12}[/] {verdict.claim}"
+
+
+def _table(found: dict[str, Any]) -> Table:
+    table = Table("claim", "verdict", "evidence", "confidence", "tightest", "note", box=None, header_style="bold")
+    for verdict in found["verdicts"]:
+        tightness = verdict["tightness"]
+        note = verdict["note"]
+        if verdict["counterexample"]:
+            example = verdict["counterexample"]
+            note = f"{example['subject']}: {example['observed']:.6g} against {example['expected']:.6g}"
+        table.add_row(
+            verdict["claim"],
+            f"[{STYLES[verdict['status']]}]{verdict['status']}[/]",
+            ", ".join(verdict["evidence"]),
+            "-" if verdict["confidence"] is None else f"{verdict['confidence']:.6g}",
+            "" if tightness is None else f"{tightness['ratio']:.4f}",
+            escape(note),
+        )
+    return table
+
+
+def _complain(message: str) -> None:
+    Console(stderr=True, highlight=False).print(f"rescert: {escape(message)}", soft_wrap=True)
+
+
+def main() -> None:
+    """Run the command line."""
+    app()

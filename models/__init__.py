@@ -1,0 +1,1 @@
+"""Residual networks, insertion points, activation gradients and data."""

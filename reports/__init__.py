@@ -1,0 +1,1 @@
+"""Verdicts and records turned into figures, tables and pages."""

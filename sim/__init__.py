@@ -1,0 +1,1 @@
+"""Draws, exact laws, training and the records they leave."""

@@ -1,0 +1,1 @@
+"""What the objects are and what is claimed of them; sympy only."""

@@ -1,0 +1,194 @@
+"""Claims as data: what is said, of which quantity, under which assumptions, from which source, and why.
+
+How an expression becomes a number is told in ``evaluation.py``.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from typing import Any
+
+import sympy
+from sympy import Expr, Symbol
+
+from .evaluation import arguments, compiled, total
+from .proof import Proof, Step, check
+from .symbols import TABLE, latex
+
+
+class Kind(StrEnum):
+    """How the expression of a claim relates to its quantity."""
+
+    IDENTITY = "identity"
+    """The quantity equals the expression."""
+    UPPER_BOUND = "upper-bound"
+    """The quantity is at most the expression."""
+    LOWER_BOUND = "lower-bound"
+    """The quantity is at least the expression."""
+    EQUIVALENCE = "equivalence"
+    """The stated property holds exactly from the expression on."""
+    ORDERING = "ordering"
+    """The expression, a difference of two bounds, is nonnegative."""
+    LIMIT = "limit"
+    """The quantity tends to the expression."""
+    RATE = "rate"
+    """The quantity grows like N to the power of the expression, up to logarithms."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quantity:
+    """What a claim speaks about, and the letters that an expression for it may use."""
+
+    id: str
+    meaning: str
+    latex: str
+    symbols: tuple[str, ...]
+    unit: str = "1"
+
+    def __post_init__(self) -> None:
+        unknown = [name for name in self.symbols if name not in TABLE]
+        if unknown:
+            raise ValueError(f"Quantity {self.id}: no letter {', '.join(unknown)} in theory/symbols.py; register it.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Where a claim comes from: a paper's id and the place in it."""
+
+    paper: str
+    place: str
+
+    def __str__(self) -> str:
+        return f"{self.paper}, {self.place}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """One statement of the theory, or a user's own.
+
+    Attributes:
+        id: Dotted name, ``<theory>.<claim>``.
+        kind: How ``expression`` relates to ``quantity``.
+        quantity: What is spoken about.
+        expression: The bound, the right-hand side, the exponent.
+        assumptions: What must hold, in words.
+        source: Paper and place.
+        statement: The claim in LaTeX.
+        proof: The steps as a function of the expression, so that another expression faces the same steps.
+    """
+
+    id: str
+    kind: Kind
+    quantity: Quantity
+    expression: Expr
+    assumptions: tuple[str, ...]
+    source: Source
+    statement: str
+    proof: Callable[[Expr], tuple[Step, ...]] | None = None
+
+    def __post_init__(self) -> None:
+        allowed = {TABLE[name].symbol for name in self.quantity.symbols}
+        foreign = sorted(str(symbol) for symbol in self.expression.free_symbols - allowed)
+        if foreign:
+            raise ValueError(
+                f"Claim {self.id}: quantity {self.quantity.id} knows no {', '.join(foreign)}; "
+                f"use {', '.join(self.quantity.symbols)}."
+            )
+
+    def prove(self) -> Proof | None:
+        """Check the proof's steps on the expression; None where the claim comes without proof."""
+        return None if self.proof is None else check(self.proof(self.expression))
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The underived letters that the expression depends on."""
+        return arguments(self.expression)
+
+    def function(self, *names: str) -> Callable[..., Any]:
+        """Return the expression as a function of these letters, by position or keyword, for floats and arrays.
+
+        A derived letter that is named stays an argument (``function("M", "K", "d_align")``); the others are unfolded.
+
+        Args:
+            names: The letters, in the order of the arguments.
+
+        Raises:
+            ValueError: If the expression depends on further letters.
+        """
+        return compiled(self.expression, names)
+
+    def numeric(self) -> Callable[..., Any]:
+        """Return the expression as a function of underived letters by keyword; letters it does not need are ignored.
+
+        Example: ``claim.numeric()(M=64, K=64, mu2=1.0, mu_Sigma_mu=2.0, tr_Sigma=9.0, tr_Sigma2=5.0)``.
+        """
+        function = self.function(*self.arguments)
+
+        def evaluate(**values: Any) -> Any:
+            return function(**self._select(values))
+
+        return evaluate
+
+    def exact(self, **values: int | Fraction) -> Fraction:
+        """Evaluate the expression in rational arithmetic; letters it does not need are ignored.
+
+        Args:
+            values: The underived letters as integers or fractions.
+
+        Returns:
+            The exact value.
+
+        Raises:
+            TypeError: If a value is not rational, or one is missing.
+            ValueError: If the result is infinite, undefined or irrational.
+        """
+        selected = self._select(values)
+        for name, value in selected.items():
+            if not isinstance(value, int | Fraction):
+                raise TypeError(f"Claim {self.id}: exact() got {name} = {value!r}, expected an int or a Fraction.")
+        point = {Symbol(name): sympy.Rational(*value.as_integer_ratio()) for name, value in selected.items()}
+        result = total(self.expression, self.arguments).xreplace(point)
+        if not result.is_Rational:
+            raise ValueError(
+                f"Claim {self.id}: the expression is {result} at {_spell(selected)}, not a rational number; "
+                "use numeric() there."
+            )
+        return Fraction(int(result.p), int(result.q))
+
+    def _select(self, values: dict[str, Any]) -> dict[str, Any]:
+        unknown = [name for name in values if name not in TABLE]
+        missing = [name for name in self.arguments if name not in values]
+        if unknown or missing:
+            raise TypeError(
+                f"Claim {self.id}: expected {', '.join(self.arguments) or 'no letter'}; "
+                f"missing {', '.join(missing) or 'none'}, unknown {', '.join(unknown) or 'none'}."
+            )
+        return {name: values[name] for name in self.arguments}
+
+
+def describe(claim: Claim) -> dict[str, Any]:
+    """Everything there is to say of a claim, ready for JSON; runs its proof."""
+    proof = claim.prove()
+    return {
+        "id": claim.id,
+        "kind": claim.kind.value,
+        "quantity": {"id": claim.quantity.id, "meaning": claim.quantity.meaning, "latex": claim.quantity.latex},
+        "formula": str(claim.expression),
+        "formula_latex": latex(claim.expression),
+        "letters": {str(x): TABLE[str(x)].meaning for x in sorted(claim.expression.free_symbols, key=str)},
+        "assumptions": list(claim.assumptions),
+        "source": str(claim.source),
+        "statement": claim.statement,
+        "proof": None
+        if proof is None
+        else {
+            "holds": proof.holds,
+            "steps": [dataclasses.asdict(step) for step in proof.steps],
+        },
+    }
+
+
+def _spell(values: dict[str, Any]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in values.items())

@@ -1,0 +1,86 @@
+"""How an expression of the theory becomes a number, on arrays and exactly.
+
+Evaluation is total in the moments:
+
+- ``mu2 = 0``: the expression is reduced first and evaluated then, so that d_align is 0 and a bound is 1 whatever the
+  covariance is, zero included;
+- a vanishing denominator elsewhere (``mu_Sigma_mu = 0``, or a zero covariance) stands for an infinite quantity:
+  d_align is infinite and the bounds are 0 where Sigma = 0.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import sympy
+from sympy import Eq, Expr, Piecewise, Symbol
+
+from .symbols import TABLE, mu2, unfold
+
+
+@functools.cache
+def arguments(expression: Expr) -> tuple[str, ...]:
+    """Return the underived letters that an expression depends on, in the order of the table."""
+    used = {str(symbol) for symbol in unfold(expression).free_symbols}
+    return tuple(name for name in TABLE if name in used)
+
+
+class Reciprocal(sympy.Function):
+    """1 / x, infinite at x = 0."""
+
+    @classmethod
+    def eval(cls, x: Expr) -> Expr | None:
+        """Evaluate at numbers."""
+        if x.is_zero:
+            return sympy.oo
+        return 1 / x if x.is_number else None
+
+
+def _indicator_of_zero(x: Expr) -> Expr:
+    return Piecewise((sympy.S.One, Eq(x, 0)), (sympy.S.Zero, True))
+
+
+@functools.cache
+def _reciprocal() -> Callable[..., Any]:
+    """Return :class:`Reciprocal` for arrays; it divides by zero nowhere, so that numpy has nothing to warn of."""
+    x = Symbol("x")
+    value = Piecewise((sympy.oo, Eq(x, 0)), (1 / (x + _indicator_of_zero(x)), True))
+    return sympy.lambdify(x, value, modules="numpy")
+
+
+@functools.cache
+def compiled(expression: Expr, names: tuple[str, ...]) -> Callable[..., Any]:
+    """Return an expression as a numpy function of these letters."""
+    modules = [{"Reciprocal": _reciprocal()}, "numpy"]
+    return sympy.lambdify([Symbol(name) for name in names], total(expression, names), modules=modules)
+
+
+@functools.cache
+def total(expression: Expr, names: tuple[str, ...]) -> Expr:
+    """Return an expression in plain symbols of these names, defined at zero mean and at zero covariance.
+
+    Raises:
+        ValueError: If the expression depends on further letters.
+    """
+    reduced = sympy.cancel(sympy.together(unfold(expression, keep=names)))
+    foreign = sorted(str(symbol) for symbol in reduced.free_symbols if str(symbol) not in names)
+    if foreign:
+        raise ValueError(f"function: {expression} also depends on {', '.join(foreign)}; name them as arguments too.")
+    # Plain symbols: those of the table are positive, and sympy would decide mu2 = 0 at once.
+    plain = {symbol: Symbol(symbol.name) for symbol in reduced.free_symbols}
+    generic = _guard(reduced).xreplace(plain)
+    if mu2 not in reduced.free_symbols:
+        return generic
+    zero_mean = _guard(sympy.cancel(reduced.subs(mu2, 0))).xreplace(plain)
+    norm = plain[mu2]
+    # Both branches are evaluated on arrays: the generic one is kept away from the point that it does not serve.
+    elsewhere = generic.xreplace({norm: norm + _indicator_of_zero(norm)})
+    return Piecewise((zero_mean, Eq(norm, 0)), (elsewhere, True))
+
+
+def _guard(expr: Expr) -> Expr:
+    """Spell division by what may vanish as multiplication by :class:`Reciprocal`."""
+    return expr.replace(
+        lambda node: node.is_Pow and node.exp.is_negative and not node.base.is_positive,
+        lambda node: Reciprocal(node.base) ** (-node.exp),
+    )

@@ -1,0 +1,1 @@
+"""Estimates, decisions and verdicts."""
