@@ -28,4 +28,7 @@ def section(results: dict[str, Any]) -> list[Block]:
         blocks.append(Words(text="No trained network was measured at any site."))
     if any(network["losses"] for network in networks):
         blocks.append(figures.training(networks))
-    return [*blocks, tables.trained(networks), *tables.certificates(networks)]
+    blocks.append(tables.trained(networks))
+    if any(tables.measured(networks, site) for site in tables.sites(networks)):
+        blocks += [tables.dimensions(networks), *tables.certificates(networks)]
+    return blocks

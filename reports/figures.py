@@ -5,13 +5,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from . import style
-from .style import B_ALIGN, B_EXACT, TRUTH
+from .style import B_ALIGN, B_EXACT, TRUTH, WIDTHS
 from .tables import measured, sites
 
 Row = dict[str, Any]
@@ -262,18 +261,22 @@ def dimension(networks: Sequence[Row]) -> Picture:
     rows: list[tuple[Any, ...]] = []
     entries = {site: measured(networks, site) for site in places}
     limits = [e["interval"] for found in entries.values() for _, e in found]
-    ends = [x for i in limits for x in (i["lower_align"], i["d_align"], i["upper_align"]) if 0 < x < math.inf]
-    bottom, top = (min(ends) / 2, max(ends) * 2) if ends else (0.1, 10.0)
+    points = [i["d_align"] for i in limits if 0 < i["d_align"] < math.inf] or [1.0]
+    ends = [*points, *(e for i in limits for e in (i["lower_align"], i["upper_align"]) if 0 < e < math.inf)]
+    # One very uncertain network must not squeeze all the others.
+    bottom, top = max(min(ends), min(points) / 100) / 1.5, min(max(ends), max(points) * 100) * 1.5
+    seeds = sorted({n["seed"] for n in networks})
+    shifts = {seed: 1.08 ** (k - (len(seeds) - 1) / 2) for k, seed in enumerate(seeds)}
     for site, axes in zip(places, grid[0], strict=True):
         for network, entry in entries[site]:
-            found, width = entry["interval"], network["width"]
+            found, width, at = entry["interval"], network["width"], network["width"] * shifts[network["seed"]]
             low, high = found["lower_align"], found["upper_align"]
-            axes.plot([width] * 2, [min(max(low, bottom), top), min(max(high, bottom), top)], color=TRUTH, lw=1)
-            for end, shape, at in ((low > 0, "v", bottom), (high < math.inf, "^", top)):
-                if not end:
-                    axes.plot([width], [at], shape, color=TRUTH, mfc="white", ms=5, clip_on=False, zorder=3)
-            if found["d_align"] > 0 and math.isfinite(found["d_align"]):
-                axes.plot([width], [found["d_align"]], "o", color=TRUTH, ms=5)
+            axes.plot([at] * 2, [min(max(end, bottom), top) for end in (low, high)], color=TRUTH, lw=1)
+            for beyond, shape, edge in ((low < bottom, "v", bottom), (high > top, "^", top)):
+                if beyond:
+                    axes.plot([at], [edge], shape, color=TRUTH, mfc="white", ms=5, clip_on=False, zorder=3)
+            if 0 < found["d_align"] < math.inf:
+                axes.plot([at], [found["d_align"]], "o", color=TRUTH, ms=4.5)
             rows.append((site, width, network["seed"], entry["n"], found["d_align"], low, high, found["level"]))
         axes.set(title=site, xlabel="width multiplier", xscale="log", yscale="log", ylim=(bottom, top))
         widths = sorted({network["width"] for network, _ in entries[site]})
@@ -285,9 +288,9 @@ def dimension(networks: Sequence[Row]) -> Picture:
         name="dimension",
         figure=figure,
         alt=f"Effective alignment dimension with limits against the width multiplier, at sites {', '.join(places)}.",
-        caption="d_align against width: estimate with lower and upper limit, each one-sided at its level. A triangle "
-        "at an edge marks a limit of zero or infinity; an estimate that is not positive has no point. Sampling unit: "
-        "one image, gradient flattened.",
+        caption="d_align against width: estimate with lower and upper limit, each one-sided at its level; seeds stand "
+        "side by side. A triangle at an edge marks a limit beyond it, zero and infinity included; an estimate that is "
+        "not positive has no point. Sampling unit: one image, gradient flattened.",
         columns=("site", "width", "seed", "n", "d_align", "lower", "upper", "level"),
         rows=tuple(rows),
     )
@@ -297,13 +300,15 @@ def training(networks: Sequence[Row]) -> Picture:
     """Mini-batch loss against steps."""
     figure, grid = style.panels(1, 1, width=6.4, height=2.9)
     axes, widths = grid[0][0], sorted({n["width"] for n in networks})
-    shades = colormaps["cividis"]
-    colours = {width: shades(0.8 * k / max(1, len(widths) - 1)) for k, width in enumerate(widths)}
+    looks: dict[float, dict[str, Any]] = {
+        width: {"color": WIDTHS[k % len(WIDTHS)], "ls": ("-", "--", ":")[k // len(WIDTHS) % 3], "lw": 1.1}
+        for k, width in enumerate(widths)
+    }
     for network in networks:
         steps = range(len(network["losses"]))
-        axes.plot(steps, network["losses"], color=colours[network["width"]], lw=1.1)
+        axes.plot(steps, network["losses"], **looks[network["width"]])
     axes.set(xlabel="step", ylabel="mini-batch loss  [nats]")
-    handles = [Line2D([], [], color=colours[width], label=f"width {width:g}") for width in widths]
+    handles = [Line2D([], [], label=f"width {width:g}", **looks[width]) for width in widths]
     figure.legend(handles=handles, loc="outside right upper")
     return Picture(
         name="training",

@@ -11,7 +11,14 @@ _FONT = FontProperties(math_fontfamily="stix")
 _LETTER = dict(zip((1, 2, 3, 4, 79), "MLQCZ", strict=True))
 _WORDS = re.compile(r"\\text\{([^{}]*)\}|\\quad(?![a-zA-Z])")
 # What matplotlib's mathtext spells otherwise than LaTeX: names, and the braces that \frac must have.
-_NAMES = {r"\tfrac": r"\frac", r"\le": r"\leq", r"\ge": r"\geq", r"\iff": r"\Leftrightarrow", r"\top": "⊤"}
+_NAMES = {
+    r"\tfrac": r"\frac",
+    r"\le": r"\leq",
+    r"\ge": r"\geq",
+    r"\iff": r"\Leftrightarrow",
+    r"\top": "⊤",
+    r"\parallel": r"\Vert",
+}
 _NAME = re.compile("|".join(re.escape(name) + "(?![a-zA-Z])" for name in _NAMES))
 _BARE_NUMERATOR = re.compile(r"\\frac\s*(\w)")
 _BARE_DENOMINATOR = re.compile(r"(\\frac\{\w\})\s*(\w)")

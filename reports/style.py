@@ -12,9 +12,11 @@ from matplotlib.figure import Figure
 
 # Okabe-Ito; a colour means one thing on the whole page.
 TRUTH, B_EXACT, B_ALIGN, GRID = "#000000", "#0072B2", "#E69F00", "#D9D9D9"
+WIDTHS = ("#56B4E9", "#009E73", "#CC79A7", "#D55E00")
 ABSENT = "–"
 
-SETTINGS: dict[str, Any] = {
+# Any, for matplotlib types its keys one by one.
+SETTINGS: Any = {
     "font.family": "DejaVu Sans",
     "font.size": 9,
     "axes.titlesize": 9,
@@ -114,13 +116,13 @@ def plural(count: int, noun: str, many: str = "") -> str:
 
 
 def words(value: Any) -> str:
-    """Spell a value of options, populations and counterexamples: no repr, no null."""
+    """Spell a value of options, populations and counterexamples: floats to the bit, no null."""
     if value is None:
         return ABSENT
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return number(value, 10)
+        return repr(value) if math.isfinite(value) else number(value)
     if isinstance(value, dict):
         return ", ".join(f"{key} = {words(item)}" for key, item in value.items())
     if isinstance(value, list | tuple):

@@ -80,11 +80,9 @@ def repeat(document: dict[str, Any]) -> str:
 
 def counterexample(verdict: dict[str, Any]) -> list[tuple[str, str]]:
     """Return everything needed to see a counterexample again, by name."""
-    names = {"subject": "where", "observed": "observed", "expected": "the claim says"}
+    names = {"subject": "where", "expected": "the claim says"}
     return [
-        (names.get(key, key), number(item, 17) if isinstance(item, float) else words(item))
-        for key, item in verdict["counterexample"].items()
-        if item not in (None, "")
+        (names.get(key, key), words(item)) for key, item in verdict["counterexample"].items() if item not in (None, "")
     ]
 
 
@@ -193,33 +191,42 @@ def trained(networks: Sequence[dict[str, Any]]) -> Table:
     return Table(caption=caption, header=header, rows=rows, labels=2)
 
 
+def _entries(networks: Sequence[dict[str, Any]]) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
+    return [(site, found, entry) for site in sites(networks) for found, entry in measured(networks, site)]
+
+
+def dimensions(networks: Sequence[dict[str, Any]]) -> Table:
+    """List the estimated dimensions at every site."""
+    rows = []
+    for site, found, entry in _entries(networks):
+        d = entry["interval"]
+        size = (number(entry["n"]), number(entry["dim"]))
+        values = (number(d["d_par"]), number(d["d_2"]), number(d["d_align"]))
+        rows.append((site, network(found), *size, *values, interval(d["lower_align"], d["upper_align"])))
+    levels = ", ".join(f"{level:.0%}" for level in sorted({e["interval"]["level"] for _, _, e in _entries(networks)}))
+    header = ("site", "network", "samples n", "N", "d_par", "d_2", "d_align", "limits of d_align")
+    caption = f"Alignment dimensions: limits one-sided at {levels}. Negative estimates are left as they are."
+    return Table(caption=caption, header=header, rows=tuple(rows), labels=2)
+
+
 def certificates(networks: Sequence[dict[str, Any]]) -> list[Table | Words]:
     """List what the samples alone certify: limits by moments, and the direct limit."""
-    entries = [(site, found, entry) for site in sites(networks) for found, entry in measured(networks, site)]
-    limits = [c for _, _, entry in entries for c in entry["certificates"]]
+    limits = [c for _, _, entry in _entries(networks) for c in entry["certificates"]]
     if not limits:
         return [Words(text="No certificate was drawn from data.")]
     grid = sorted({(c["M"], c["K"]) for c in limits})
     rows = []
-    for site, found, entry in entries:
+    for site, found, entry in _entries(networks):
         known = {(c["M"], c["K"]): c for c in entry["certificates"]}
-        dims = entry["interval"]
-        spread = interval(dims["lower_align"], dims["upper_align"])
-        size = (number(entry["n"]), number(entry["dim"]))
-        rows.append(
-            (site, network(found), *size, number(dims["d_align"]), spread, *(_limits(known.get(p)) for p in grid))
-        )
+        rows.append((site, network(found), *(_limits(known.get(pair)) for pair in grid)))
     levels = ", ".join(f"{level:.0%}" for level in sorted({c["level"] for c in limits}))
     caption = (
         f"Certificates from data, one-sided at {levels} each. For each M, K: upper limit of B_exact / of B_align "
         "(by moments, asymptotic in n) / of P itself (direct, valid for any law and any n)."
     )
-    header = ("site", "network", "samples n", "N", "d_align", "limits", *(f"M, K = {M}, {K}" for M, K in grid))
-    reasons = dict.fromkeys(
-        f"No direct limit at M, K = {c['M']}, {c['K']}: {c['direct_reason']}."
-        for c in limits
-        if c["direct_upper"] is None
-    )
+    header = ("site", "network", *(f"M, K = {M}, {K}" for M, K in grid))
+    missing = [c for c in limits if c["direct_upper"] is None]
+    reasons = dict.fromkeys(f"No direct limit at M, K = {c['M']}, {c['K']}: {c['direct_reason']}." for c in missing)
     return [Table(caption=caption, header=header, rows=tuple(rows), labels=2), *(Words(text=text) for text in reasons)]
 
 

@@ -235,7 +235,7 @@ def _processes(workers: int) -> Iterator[Executor]:
     try:
         yield pool
     except BaseException:
-        pass
+        pool.shutdown(wait=True, kill_workers=True)
         raise
 
 

@@ -16,13 +16,14 @@ from ..sim.sweep import run_jobs
 from ..theory import registry
 from ..theory.claims import Claim
 from .alignment_presets import EXTREMAL, PRESETS, NetworkStudy, Preset
-from .checks import Cell, check_bound, judge, prove
+from .checks import Cell, judge, prove
 from .decisions import Check, ErrorBudget, Evidence, Status, Verdict, clopper_pearson, conclude
 from .networks import width_trend
 from .suites import Context, SuiteResult
 
 IDENTITY_SIZES, IDENTITY_DIM = (16, 24), 16
 B_EXACT, B_ALIGN = "alignment.cantelli", "alignment.certificate"
+MOMENTS = ("alignment_mean", "alignment_variance")
 
 # From jobs to cells
 
@@ -116,35 +117,27 @@ class Simulated:
             self.draws.route,
             misaligned=self.draws.misaligned,
             trials=self.draws.trials,
+            draws=self.draws,
         )
 
 
 def simulate_until_decided(
-    pending: Sequence[Simulated], bounds: Sequence[Claim], preset: Preset, context: Context, budget: ErrorBudget
+    pending: Sequence[Simulated],
+    rounds: Sequence[int],
+    undecided: Callable[[Cell], bool],
+    context: Context,
+    stage: str,
 ) -> list[Cell]:
-    """Draw in rounds; a cell stops as soon as every bound on it is decided (the e-processes allow every look)."""
-    open_cells = list(pending)
-    for number, trials in enumerate(preset.rounds):
-        jobs = [cell.job(trials, number, context.seed) for cell in open_cells]
-        for cell, record in zip(open_cells, _run(jobs, context, f"simulation, round {number + 1}"), strict=True):
+    """Draw in rounds; a cell stops as soon as nothing about it is undecided."""
+    still_open = list(pending)
+    for number, trials in enumerate(rounds):
+        jobs = [cell.job(trials, number, context.seed) for cell in still_open]
+        for cell, record in zip(still_open, _run(jobs, context, f"{stage}, round {number + 1}"), strict=True):
             cell.add(record)
-        open_cells = [
-            cell
-            for cell in open_cells
-            if any(check_bound(claim, cell.cell, budget).status is Status.INCONCLUSIVE for claim in bounds)
-        ]
-        if not open_cells:
+        still_open = [cell for cell in still_open if undecided(cell.cell)]
+        if not still_open:
             break
     return [cell.cell for cell in pending]
-
-
-def identity_cells(preset: Preset, context: Context) -> list[Cell]:
-    """Many draws at one (M, K) a population, for the mean and the variance of X."""
-    cells = [Simulated(population, *IDENTITY_SIZES) for population in identity_populations()]
-    jobs = [cell.job(preset.identity_trials, 0, context.seed) for cell in cells]
-    for cell, record in zip(cells, _run(jobs, context, "mean and variance"), strict=True):
-        cell.add(record)
-    return [dataclasses.replace(cell.cell, draws=cell.draws) for cell in cells]
 
 
 def network_jobs(study: NetworkStudy, context: Context) -> list[Job]:
@@ -219,12 +212,21 @@ def run(context: Context, claims: Sequence[Claim] | None = None, preset: Preset 
     preset = preset or PRESETS[context.preset]
     chosen = list(claims or (*registry.claims("alignment."), *registry.claims("spectra.")))
     bounds = [claim for claim in chosen if claim.quantity.id == "misalignment"]
-    simulated = [
-        Simulated(population, M, K) for population in continuous(preset, gaussian=False) for M, K in preset.sizes
-    ]
+    identities = [claim for claim in chosen if claim.quantity.id in MOMENTS]
+    populations = continuous(preset, gaussian=False) if bounds else []
+    simulated = [Simulated(population, M, K) for population in populations for M, K in preset.sizes]
     study = preset.networks
     trained_cells = len(study.widths) * study.seeds * len(study.sites) * len(study.grid)
-    budget = ErrorBudget(tests=max(1, len(bounds)) * (len(simulated) + trained_cells) + 2 * len(identity_populations()))
+    moments = [Simulated(population, *IDENTITY_SIZES) for population in identity_populations() if identities]
+    # The e-processes may be looked at after every round; the intervals of mean and variance pay for each look.
+    budget = ErrorBudget(
+        tests=max(1, len(bounds)) * (len(simulated) + trained_cells) + 2 * len(moments) * len(preset.identity_rounds)
+    )
+
+    def undecided(claims: Sequence[Claim], cell: Cell) -> bool:
+        checks = (check for claim in claims for check in judge(claim, [cell], budget))
+        return any(check.status is Status.INCONCLUSIVE for check in checks)
+
     verdicts: list[Verdict] = []
 
     def settle(claim: Claim, checks: list[Check]) -> None:
@@ -240,18 +242,18 @@ def run(context: Context, claims: Sequence[Claim] | None = None, preset: Preset 
     cells = [
         make(record) for make, record in zip(exact.values(), _run(list(exact), context, "exact laws"), strict=True)
     ]
-    cells += identity_cells(preset, context)
-    waiting = []
+    looks = simulate_until_decided(
+        moments, preset.identity_rounds, functools.partial(undecided, identities), context, "mean and variance"
+    )
     for claim in chosen:
-        if claim in bounds:
-            waiting.append(claim)
-        else:
-            settle(claim, proofs[claim.id] + judge(claim, cells, budget))
-    cells = [cell for cell in cells if cell.draws is None]
-    cells += simulate_until_decided(simulated, bounds, preset, context, budget)
+        if claim not in bounds:
+            settle(claim, proofs[claim.id] + judge(claim, cells + looks, budget))
+    cells += simulate_until_decided(
+        simulated, preset.rounds, functools.partial(undecided, bounds), context, "misalignment"
+    )
     networks = _run(network_jobs(study, context), context, "trained networks")
     cells += [cell for record in networks for cell in network_cells(record)]
-    for claim in waiting:
+    for claim in bounds:
         settle(claim, proofs[claim.id] + judge(claim, cells, budget))
     return SuiteResult(
         verdicts=verdicts,

@@ -59,7 +59,7 @@ class Preset:
         d_aligns: Their effective alignment dimensions.
         sizes: Pairs (M, K).
         rounds: Draws of the successive looks at a simulated cell; a cell decided early stops early.
-        identity_trials: Draws behind each check of the mean and the variance.
+        identity_rounds: Draws of the successive looks at the mean and the variance of X.
         networks: The trained networks.
     """
 
@@ -67,7 +67,7 @@ class Preset:
     d_aligns: tuple[float, ...]
     sizes: Sizes
     rounds: tuple[int, ...]
-    identity_trials: int
+    identity_rounds: tuple[int, ...]
     networks: NetworkStudy
 
 
@@ -81,7 +81,7 @@ PRESETS = {
         d_aligns=(0.25,),
         sizes=(*_diagonal(1, 2, 4, 8, 16, 32, 64), (1, 16), (16, 1), (8, 64)),
         rounds=(20_000, 80_000, 400_000),
-        identity_trials=4_000_000,
+        identity_rounds=(2_000_000, 6_000_000, 24_000_000),
         networks=NetworkStudy(
             data="mnist-5k",
             pool=2,
@@ -99,7 +99,7 @@ PRESETS = {
         d_aligns=(0.05, 1.0),
         sizes=(*_diagonal(1, 2, 4, 8, 16, 32, 64, 128), (1, 16), (16, 1), (8, 64), (64, 8)),
         rounds=(20_000, 80_000, 400_000, 2_000_000),
-        identity_trials=10_000_000,
+        identity_rounds=(2_000_000, 6_000_000, 24_000_000, 100_000_000),
         networks=NetworkStudy(
             data="mnist-5k",
             pool=1,
@@ -118,7 +118,7 @@ PRESETS = {
         d_aligns=(0.01, 0.1, 1.0, 10.0),
         sizes=(*_diagonal(1, 2, 4, 8, 16, 32, 64, 128, 256), (1, 16), (16, 1), (8, 64), (64, 8), (1, 256)),
         rounds=(20_000, 80_000, 400_000, 2_000_000, 10_000_000),
-        identity_trials=40_000_000,
+        identity_rounds=(2_000_000, 6_000_000, 24_000_000, 100_000_000),
         networks=NetworkStudy(
             data="mnist-5k",
             pool=1,

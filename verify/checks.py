@@ -105,6 +105,15 @@ def check_ordering(claim: Claim, cell: Cell) -> Check:
     return _check(claim, cell, status, value, 0, "difference of the bounds, at least 0")
 
 
+def check_bernoulli(claim: Claim, cell: Cell) -> Check | None:
+    """Hold the probability claimed of a Bernoulli law at M = K = 1 against its enumeration."""
+    if cell.spec["name"] != "bernoulli" or (cell.M, cell.K) != (1, 1) or cell.p is None:
+        return None
+    expected = claim.exact(pi_atom=Fraction(cell.spec["pi"]))
+    status = Status.SUPPORTED if cell.p == expected else Status.REFUTED
+    return _check(claim, cell, status, cell.p, expected, f"P = {cell.p} against {expected}")
+
+
 def prove(claim: Claim) -> list[Check]:
     """Check the claim's proof; a proof that fails leaves the claim to computation."""
     proof = claim.prove()
@@ -151,8 +160,9 @@ def judge(claim: Claim, cells: Iterable[Cell], budget: ErrorBudget) -> list[Chec
     if claim.quantity.id == "misalignment" and claim.kind is Kind.UPPER_BOUND:
         return [check_bound(claim, cell, budget) for cell in cells]
     if claim.quantity.id in ("alignment_mean", "alignment_variance"):
-        found = (check_identity(claim, cell, budget) for cell in cells)
-        return [check for check in found if check is not None]
+        return [check for cell in cells if (check := check_identity(claim, cell, budget)) is not None]
+    if claim.quantity.id == "misalignment_bernoulli":
+        return [check for cell in cells if (check := check_bernoulli(claim, cell)) is not None]
     if claim.kind is Kind.ORDERING:
         return [check_ordering(claim, cell) for cell in cells if cell.evidence is Evidence.EXACT]
     return check_growth(claim)

@@ -21,8 +21,8 @@ def d_align(family: Family, width: int, a: float, b: float, s: float) -> float:
     """Compute d_align of a family at one width from sums over its eigenvalues."""
     index = np.arange(1, width + 1, dtype=float)
     eigenvalue, mean_squared = family.function()(index, float(width), a, b, s)
-    norm = math.fsum(mean_squared)
-    return norm**2 / max(math.fsum(mean_squared * eigenvalue), math.fsum(eigenvalue**2))
+    norm = float(mean_squared.sum())
+    return norm**2 / max(float(mean_squared @ eigenvalue), float(eigenvalue @ eigenvalue))
 
 
 def slope(family: Family, a: float, b: float, s: float, widths: Sequence[int] = WIDTHS) -> float:
