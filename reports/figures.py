@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from . import style
-from .style import B_ALIGN, B_EXACT, TRUTH, WIDTHS
+from .style import B_ALIGN, B_EXACT, TRUTH, WIDTHS, label
 from .tables import measured, sites
 
 Row = dict[str, Any]
@@ -80,8 +80,8 @@ def _probability_axes(axes: Axes, cells: Sequence[Row]) -> None:
 
 
 def _key(simulated: bool, exact: bool, missed: bool) -> list[Line2D]:
-    def mark(label: str, **options: Any) -> Line2D:
-        return Line2D([], [], label=label, **options)
+    def mark(name: str, **options: Any) -> Line2D:
+        return Line2D([], [], label=name, **options)
 
     handles = [
         mark(r"$B_{\mathrm{align}}$ (Theorem 1)", color=B_ALIGN, marker="_", ms=7, mew=1.6),
@@ -130,8 +130,8 @@ def certificate(cells: Sequence[Row]) -> Picture:
         for group in _grouped(members, lambda c: c["subject"]).values():
             _probabilities(axes, group, "n_eff", shapes[population(group[0])])
         _probability_axes(axes, members)
-        axes.set(title=family, xlabel=N_EFF_LABEL, ylabel=r"$P(\mu_M^{\top} g_K \leq 0)$")
-        handles = [Line2D([], [], color=TRUTH, marker=shapes[n], ls="", mfc="#BBBBBB", label=n) for n in names]
+        axes.set(title=label(family), xlabel=N_EFF_LABEL, ylabel=r"$P(\mu_M^{\top} g_K \leq 0)$")
+        handles = [Line2D([], [], color=TRUTH, marker=shapes[n], ls="", mfc="#BBBBBB", label=label(n)) for n in names]
         axes.legend(
             handles=handles,
             loc="upper left",
@@ -183,7 +183,7 @@ def trained(cells: Sequence[Row], networks: Sequence[Row]) -> Picture:
                 axes.set_title(f"width {width:g}")
             if line is grid[-1]:
                 axes.set_xlabel("$M = K$  [images]")
-        line[0].set_ylabel(f"{site}\n" + r"$P(\mu_M^{\top} g_K \leq 0)$")
+        line[0].set_ylabel(f"{label(site)}\n" + r"$P(\mu_M^{\top} g_K \leq 0)$")
     for line in grid:
         for axes in line:
             _probability_axes(axes, chosen)
@@ -229,9 +229,10 @@ def tightness(cells: Sequence[Row]) -> Picture:
             y += 1
         y += 0.3
     axes.axvline(1, color=TRUTH, lw=0.8)
-    axes.set_yticks([position for position, _ in labels], [name for _, name in labels])
+    axes.set_yticks([position for position, _ in labels], [label(name) for _, name in labels])
+    bold = set(map(label, families))
     for text in axes.get_yticklabels():
-        text.set_fontweight("bold" if text.get_text() in families else "normal")
+        text.set_fontweight("bold" if text.get_text() in bold else "normal")
     axes.set(ylim=(y, -0.7), xlim=(0, None), xlabel="largest $P / B$ over the grid  [1 = bound attained]")
     axes.tick_params(axis="y", length=0)
     handles = [
@@ -278,7 +279,7 @@ def dimension(networks: Sequence[Row]) -> Picture:
             if 0 < found["d_align"] < math.inf:
                 axes.plot([at], [found["d_align"]], "o", color=TRUTH, ms=4.5)
             rows.append((site, width, network["seed"], entry["n"], found["d_align"], low, high, found["level"]))
-        axes.set(title=site, xlabel="width multiplier", xscale="log", yscale="log", ylim=(bottom, top))
+        axes.set(title=label(site), xlabel="width multiplier", xscale="log", yscale="log", ylim=(bottom, top))
         widths = sorted({network["width"] for network, _ in entries[site]})
         axes.set_xlim(widths[0] / 1.4, widths[-1] * 1.4)
         axes.set_xticks(widths, [f"{w:g}" for w in widths])

@@ -69,6 +69,11 @@ def settle(figure: Figure) -> None:
     figure.set_layout_engine("none")
 
 
+def label(text: str) -> str:
+    """Let a name stand in a figure as it is: no mathematics in it, nothing that a font cannot draw."""
+    return "".join(c if c.isprintable() else "\ufffd" for c in text).replace("$", r"\$")
+
+
 def svg(figure: Figure) -> bytes:
     """Serialise as SVG, the same bytes for the same figure."""
     return _save(figure, "svg", metadata={"Date": None, "Creator": None})

@@ -17,7 +17,7 @@ from rescert.theory import registry
 from rescert.verify.decisions import Status
 
 HOSTILE = "evil <script>alert(\"1\")</script> & 'two' | `x` \x07"
-VOID = {"meta", "img", "br", "link", "input", "hr", "path"}
+VOID = {"meta", "img", "br", "link", "input", "hr"}
 COUNTEREXAMPLE = {
     **{"subject": HOSTILE, "evidence": "exact", "observed": 0.30000000000000004, "expected": 0.25, "detail": "by hand"},
     **{"population": {"name": "rare-atom", "M": 4, "eps": "1/1000"}, "M": 4, "K": 5, "engine": "rational"},
@@ -30,7 +30,7 @@ class Page(HTMLParser):
 
     def __init__(self, path):
         super().__init__()
-        self.text, self.images, self.tables, self._open = [], [], 0, []
+        self.text, self.images, self._open = [], [], []
         self.links, self.tags = [], set()
         self.feed(path.read_text(encoding="utf-8"))
         assert not self._open
@@ -43,6 +43,9 @@ class Page(HTMLParser):
             self.images.append(attributes)
         if tag not in VOID:
             self._open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.add(tag)
 
     def handle_endtag(self, tag):
         assert self._open.pop() == tag

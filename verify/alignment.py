@@ -219,9 +219,8 @@ def run(context: Context, claims: Sequence[Claim] | None = None, preset: Preset 
     trained_cells = len(study.widths) * study.seeds * len(study.sites) * len(study.grid)
     moments = [Simulated(population, *IDENTITY_SIZES) for population in identity_populations() if identities]
     # The e-processes may be looked at after every round; the intervals of mean and variance pay for each look.
-    budget = ErrorBudget(
-        tests=max(1, len(bounds)) * (len(simulated) + trained_cells) + 2 * len(moments) * len(preset.identity_rounds)
-    )
+    sampled = len(bounds) * (len(simulated) + trained_cells) + 2 * len(moments) * len(preset.identity_rounds)
+    budget = ErrorBudget(tests=max(1, sampled))
 
     def undecided(claims: Sequence[Claim], cell: Cell) -> bool:
         checks = (check for claim in claims for check in judge(claim, [cell], budget))
