@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import json
+import math
 import os
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -92,15 +93,33 @@ def verify(
     quiet: Quiet = False,
 ) -> None:
     """Judge every claim of the theory against exact computation, simulation and trained networks."""
-    from .sim.records import Run
-    from .sim.training import resolve_device
-    from .verify.suites import PRESETS, select
+    from .verify.suites import select
 
-    if preset not in PRESETS:
-        raise ValueError(f"unknown preset {preset!r}; expected one of {', '.join(PRESETS)}.")
-    options = {"suites": select(suites or []), "preset": preset, "seed": seed, "device": str(resolve_device(device))}
-    folder = out or Path("rescert-runs") / f"{datetime.now():%Y%m%d-%H%M%S}-verify"
-    _verify(Run.create(folder, job="verify", options=options), jobs, cluster, as_json, junit, quiet)
+    run = _create("verify", out, preset, seed, device, suites=select(suites or []))
+    _judge(run, jobs, cluster, as_json, junit, quiet)
+
+
+@app.command()
+@_reported
+def rates(
+    preset: Annotated[str, typer.Option(help="quick, paper or full.")] = "quick",
+    limit_error: Annotated[
+        float | None, typer.Option(help="Standard error to reach for the limit (default: the preset's), as in 1e-4.")
+    ] = None,
+    out: Out = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    jobs: Jobs = None,
+    cluster: Cluster = None,
+    as_json: AsJson = False,
+    junit: Junit = None,
+    quiet: Quiet = False,
+) -> None:
+    """Fit how fast finite networks approach their limit in depth, units and dimension, against the theory's rates."""
+    if limit_error is not None and not 0 < limit_error < math.inf:
+        raise ValueError(f"--limit-error: expected a positive, finite number such as 1e-4, got {limit_error}.")
+    run = _create("rates", out, preset, seed, device, limit_error=limit_error)
+    _judge(run, jobs, cluster, as_json, junit, quiet)
 
 
 @app.command()
@@ -116,7 +135,7 @@ def resume(
     """Go on with an interrupted run: finished jobs are kept, only what is missing is computed."""
     from .sim.records import Run
 
-    _verify(Run.open(run), jobs, cluster, as_json, junit, quiet)
+    _judge(Run.open(run), jobs, cluster, as_json, junit, quiet)
 
 
 @app.command()
@@ -182,7 +201,19 @@ def _print_claim(found: dict[str, Any]) -> None:
             console.print(f"             [red]{escape(step['leftover'])}[/red]")
 
 
-def _verify(run: "Run", jobs: int | None, cluster: str | None, as_json: bool, junit: Path | None, quiet: bool) -> None:
+def _create(job: str, out: Path | None, preset: str, seed: int, device: str, **options: Any) -> "Run":
+    from .sim.records import Run
+    from .sim.training import resolve_device
+    from .verify.suites import PRESETS
+
+    if preset not in PRESETS:
+        raise ValueError(f"unknown preset {preset!r}; expected one of {', '.join(PRESETS)}.")
+    options |= {"preset": preset, "seed": seed, "device": str(resolve_device(device))}
+    return Run.create(out or Path("rescert-runs") / f"{datetime.now():%Y%m%d-%H%M%S}-{job}", job=job, options=options)
+
+
+def _judge(run: "Run", jobs: int | None, cluster: str | None, as_json: bool, junit: Path | None, quiet: bool) -> None:
+    """Run or go on with a run of either job, write its report, print what it found."""
     from .reports.build import build
     from .reports.junit import write_junit
     from .verify import document, suites
@@ -195,12 +226,13 @@ def _verify(run: "Run", jobs: int | None, cluster: str | None, as_json: bool, ju
             preset=run.options["preset"],
             seed=run.options["seed"],
             device=run.options["device"],
+            limit_error=run.options.get("limit_error"),
             workers=jobs or os.cpu_count() or 1,
             cluster=cluster,
             on_progress=on_progress,
             on_verdict=lambda verdict: show(_line(verdict)),
         )
-        found = suites.verify(context, run.options["suites"])
+        found = suites.verify(context, ["hidden-width"] if run.job == "rates" else run.options["suites"])
         page = build(found, run.path)
     if junit is not None:
         write_junit(found, junit)
@@ -208,6 +240,8 @@ def _verify(run: "Run", jobs: int | None, cluster: str | None, as_json: bool, ju
         typer.echo(document.dumps(found))
     elif not quiet:
         console.print(_table(found))
+        if run.job == "rates":
+            console.print(*_exponents(found), sep="\n", soft_wrap=True)
         console.print(f"report: {page}", soft_wrap=True)
     code = document.exit_code(found)
     if code:
@@ -253,6 +287,20 @@ def _table(found: dict[str, Any]) -> Table:
             escape(note),
         )
     return table
+
+
+def _exponents(found: dict[str, Any]) -> Iterator[str]:
+    """Spell the exponents, numbers first: what they are of is too long for a column."""
+    from .reports import rate_tables, tables
+
+    results = tables.restored(found)["hidden_width"]
+    known = rate_tables.exponents(results["exponents"], results["level"])
+    yield f"[dim]{known.caption}[/]"
+    yield f"[bold]{'verdict':<14}{'estimate':>8}{'interval':>22}{'theory':>15}  what[/]"
+    for what, _, window, verdict, k, estimate, interval, theory in known.rows:
+        numbers = escape(f"{estimate:>8}{interval:>22}{theory:>15}")
+        where = escape(f"{what}; k = {k}; {window}")
+        yield f"[{STYLES.get(verdict, 'dim')}]{verdict:<14}[/]{numbers}  {where}"
 
 
 def _complain(message: str) -> None:

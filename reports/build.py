@@ -14,13 +14,14 @@ import jinja2
 from markupsafe import Markup
 
 from ..theory import registry
-from . import alignment, style, tables
+from . import alignment, hidden_width, style, tables
 from .figures import Picture
 from .formulas import Piece, pieces
 
 # One entry a suite: its key in the document, the heading, and what arranges its results.
 SECTIONS: dict[str, tuple[str, Callable[[dict[str, Any]], list[alignment.Block]]]] = {
     "alignment": ("Alignment: the width certificate", alignment.section),
+    "hidden_width": ("Hidden width: finite networks against the Neural Mean ODE", hidden_width.section),
 }
 INLINE_SVG = 300_000  # bytes above which a figure goes into the page as PNG
 _MARKDOWN = re.compile(r"([\\`*_\[\]|#])")

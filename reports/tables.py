@@ -74,7 +74,8 @@ def compared(example: dict[str, Any]) -> str:
 def repeat(document: dict[str, Any]) -> str:
     """Spell the command that repeats the run."""
     options = document["options"]
-    named = [f"--{name} {options[name]}" for name in ("preset", "seed", "device") if name in options]
+    names = [name for name in ("preset", "limit_error", "seed", "device") if options.get(name) is not None]
+    named = [f"--{name.replace('_', '-')} {options[name]}" for name in names]
     return " ".join(["rescert", document["job"], *options.get("suites", ()), *named])
 
 

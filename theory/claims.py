@@ -34,7 +34,8 @@ class Kind(StrEnum):
     LIMIT = "limit"
     """The quantity tends to the expression."""
     RATE = "rate"
-    """The quantity grows like N to the power of the expression, up to logarithms."""
+    """The quantity's law in a size: a number or a family's letters are its exponent (up to logarithms), an expression
+    with constants c is the law itself, for some values of them."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,10 +2,10 @@
 
 import difflib
 
-from . import alignment, spectra
+from . import alignment, rates, spectra
 from .claims import Claim, Quantity
 
-MODULES = (alignment, spectra)
+MODULES = (alignment, spectra, rates)
 CLAIMS: dict[str, Claim] = {claim.id: claim for module in MODULES for claim in module.CLAIMS}
 
 

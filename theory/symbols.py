@@ -110,3 +110,27 @@ b = letter("b", "b", "growth exponent of a leading eigenvalue, lambda_1 = N^b", 
 s = letter("s", "s", "growth exponent of the signal, |mu|^2 = N^s", real=True)
 c_signal = letter("c_signal", "c", "signal per dimension, |mu|^2 >= c N", unit="q^2", positive=True)
 sigma2 = letter("sigma2", r"\sigma^2", "bound on the operator norm of Sigma", unit="q^2", positive=True)
+
+# The hidden width: finite residual networks of depth L, M units a block and embedding dimension D, and their limit.
+L = letter("L", "L", "depth: residual blocks of a network", unit="blocks", integer=True, positive=True)
+M_units = letter("M_units", "M", "hidden width: units of a residual block", unit="units", integer=True, positive=True)
+D = letter("D", "D", "embedding dimension: entries of the hidden state", integer=True, positive=True)
+N_data = letter("N_data", "N", "data points of the training set", unit="samples", integer=True, positive=True)
+P_budget = letter("P_budget", "P", "parameter budget L M D", positive=True)
+alpha = letter("alpha", r"\alpha", "residual scale: a block is multiplied by alpha / (LM)", positive=True)
+sigma_u = letter("sigma_u", r"\sigma_u", "standard deviation of the entries of U at initialisation", positive=True)
+sigma_v = letter("sigma_v", r"\sigma_v", "standard deviation of the entries of V at initialisation", positive=True)
+S_scale = letter(
+    "S_scale",
+    "S",
+    "initial residual scale over the critical one, alpha sigma_v / sqrt(D)",
+    definition=alpha * sigma_v / sympy.sqrt(D),
+    positive=True,
+)
+eta = letter("eta", r"\eta", "step size of gradient descent", positive=True)
+eta_u = letter("eta_u", r"\eta_u", "step scale of U", positive=True)
+eta_v = letter("eta_v", r"\eta_v", "step scale of V", positive=True)
+c_bias = letter("c_bias", r"c_1", "constant of the bias 1 / L", positive=True)
+c_noise = letter("c_noise", r"c_2", "constant of the fluctuation (LM)^(-1/2)", positive=True)
+c_lazy = letter("c_lazy", r"c_3", "constant of the linearisation 1 / alpha", positive=True)
+c_embed = letter("c_embed", r"c_4", "constant of the embedding, D^(-1/2)", positive=True)

@@ -14,7 +14,7 @@ from .decisions import Verdict
 PRESETS = ("quick", "paper", "full")
 
 # Cheapest first: verdicts are printed as they come.
-SUITES: dict[str, str] = {"alignment": "rescert.verify.alignment"}
+SUITES: dict[str, str] = {"alignment": "rescert.verify.alignment", "hidden-width": "rescert.verify.rates"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +29,7 @@ class Context:
         cluster: Address of a Dask scheduler, or None.
         executor: Any executor to use instead of either.
         device: "auto", "cpu" or "cuda[:i]", for trained networks.
+        limit_error: Standard error to reach for the limit of the hidden width; None leaves it to the preset.
         on_progress: Called with (stage, done, total).
         on_verdict: Called with each verdict as it is reached.
     """
@@ -40,6 +41,7 @@ class Context:
     cluster: str | None = None
     executor: Executor | None = None
     device: str = "auto"
+    limit_error: float | None = None
     on_progress: Callable[[str, int, int], None] = lambda stage, done, total: None
     on_verdict: Callable[[Verdict], None] = lambda verdict: None
 
@@ -82,7 +84,7 @@ def verify(context: Context, suites: Sequence[str]) -> dict[str, Any]:
         verdicts += result.verdicts
         results[name.replace("-", "_")] = result.results
     built = document.build(
-        job="verify",
+        job=context.run.job,
         options=context.run.options,
         versions=versions(),
         out=context.run.path,
