@@ -187,6 +187,8 @@ def _verify(run: "Run", jobs: int | None, cluster: str | None, as_json: bool, ju
     from .reports.junit import write_junit
     from .verify import document, suites
 
+    if junit is not None and not junit.absolute().parent.is_dir():
+        raise ValueError(f"--junit {junit}: no folder {junit.parent}; make it first.")
     silent = quiet or as_json
     console = Console(highlight=False)
     with _progress(silent) as (on_progress, show):

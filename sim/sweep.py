@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import textwrap
 import threading
 import time
@@ -15,7 +16,7 @@ from datetime import UTC, datetime
 from queue import SimpleQueue
 
 import numpy as np
-from loky import get_reusable_executor
+from loky import get_reusable_executor, process_executor
 
 from .records import Job, Record, Result, Store, versions
 
@@ -247,6 +248,9 @@ def _live_and_die_with(parent: int) -> None:
         while os.getppid() == parent:
             time.sleep(ORPHAN_SECONDS)
         os._exit(1)
+
+    # Jobs of one sweep need very different amounts of memory: growth is no leak, and a restart imports torch anew.
+    process_executor._MAX_MEMORY_LEAK_SIZE = sys.maxsize
 
     # A killed parent ends nobody: its workers would train on, beside those of the resumed run.
     threading.Thread(target=watch, daemon=True).start()

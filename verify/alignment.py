@@ -271,6 +271,7 @@ def _row(cell: Cell) -> dict[str, Any]:
     return {
         "evidence": cell.evidence.value,
         "subject": cell.subject,
+        "population": cell.spec,
         "family": cell.family,
         "dim": cell.dim,
         "M": cell.M,
