@@ -148,7 +148,7 @@ def claims(
     elif as_json:
         _print_json([describe(item) for item in registry.claims()])
     else:
-        table = Table("claim", "kind", "formula", "source", box=None, header_style="bold")
+        table = _columns("claim", "kind", "formula", "source")
         for item in registry.claims():
             table.add_row(item.id, item.kind, escape(str(item.expression)), escape(str(item.source)))
         Console(highlight=False).print(table)
@@ -234,26 +234,40 @@ def _progress(silent: bool) -> Iterator[tuple[Any, Any]]:
         yield on_progress, (lambda line: None) if silent else bars.console.print
 
 
+def _columns(*names: str) -> Table:
+    table = Table(box=None, header_style="bold")
+    for name in names:
+        table.add_column(name, overflow="fold", no_wrap=name == "claim")
+    return table
+
+
 def _line(verdict: Any) -> str:
     return f"[{STYLES[verdict.status]}]{verdict.status:<12}[/] {verdict.claim}"
 
 
 def _table(found: dict[str, Any]) -> Table:
-    table = Table("claim", "verdict", "evidence", "confidence", "tightest", "note", box=None, header_style="bold")
+    rows = []
     for verdict in found["verdicts"]:
-        tightness = verdict["tightness"]
+        tightness, example = verdict["tightness"], verdict["counterexample"]
         note = verdict["note"]
-        if verdict["counterexample"]:
-            example = verdict["counterexample"]
+        if example:
             note = f"{example['subject']}: {example['observed']:.6g} against {example['expected']:.6g}"
-        table.add_row(
-            verdict["claim"],
-            f"[{STYLES[verdict['status']]}]{verdict['status']}[/]",
-            ", ".join(verdict["evidence"]),
-            "-" if verdict["confidence"] is None else f"{verdict['confidence']:.6g}",
-            "" if tightness is None else f"{tightness['ratio']:.4f}",
-            escape(note),
+        rows.append(
+            (
+                verdict["claim"],
+                f"[{STYLES[verdict['status']]}]{verdict['status']}[/]",
+                ", ".join(verdict["evidence"]),
+                f"{verdict['confidence']:.6g}",
+                "" if tightness is None else f"{tightness['ratio']:.4f}",
+                escape(note),
+            )
         )
+    names = ("claim", "verdict", "evidence", "confidence", "tightest", "note")
+    # A column that says nothing takes the room that the others need on a narrow terminal.
+    kept = [index for index in range(len(names)) if any(row[index] for row in rows)]
+    table = _columns(*(names[index] for index in kept))
+    for row in rows:
+        table.add_row(*(row[index] for index in kept))
     return table
 
 
