@@ -4,6 +4,8 @@ import contextlib
 import functools
 import json
 import os
+import sys
+import traceback
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
@@ -27,7 +29,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-USAGE_ERROR, INTERRUPTED = 2, 130
+USAGE_ERROR, DEFECT, INTERRUPTED = 2, 70, 130
+READABLE = 72  # columns of a terminal below which a table folds every cell
 STYLES = {"PROVED": "bold green", "SUPPORTED": "green", "REFUTED": "bold red", "INCONCLUSIVE": "yellow"}
 
 Seed = Annotated[int, typer.Option(help="Root of every random stream; the same seed gives the same verdicts.")]
@@ -100,6 +103,7 @@ def verify(
         raise ValueError(f"unknown preset {preset!r}; expected one of {', '.join(PRESETS)}.")
     options = {"suites": select(suites or []), "preset": preset, "seed": seed, "device": str(resolve_device(device))}
     folder = out or Path("rescert-runs") / f"{datetime.now():%Y%m%d-%H%M%S}-verify"
+    _check_ends(cluster, junit)
     _verify(Run.create(folder, job="verify", options=options), jobs, cluster, as_json, junit, quiet)
 
 
@@ -116,6 +120,7 @@ def resume(
     """Go on with an interrupted run: finished jobs are kept, only what is missing is computed."""
     from .sim.records import Run
 
+    _check_ends(cluster, junit)
     _verify(Run.open(run), jobs, cluster, as_json, junit, quiet)
 
 
@@ -182,15 +187,28 @@ def _print_claim(found: dict[str, Any]) -> None:
             console.print(f"             [red]{escape(step['leftover'])}[/red]")
 
 
+def _check_ends(cluster: str | None, junit: Path | None) -> None:
+    """Find out before the work, not after it, whether its end can be reached."""
+    if junit is not None and (junit.is_dir() or not junit.absolute().parent.is_dir()):
+        raise ValueError(f"--junit {junit}: expected a file in a folder that exists.")
+    if cluster is not None:
+        from .sim.sweep import check_cluster
+
+        check_cluster(cluster)
+
+
 def _verify(run: "Run", jobs: int | None, cluster: str | None, as_json: bool, junit: Path | None, quiet: bool) -> None:
     from .reports.build import build
     from .reports.junit import write_junit
     from .verify import document, suites
 
-    if junit is not None and not junit.absolute().parent.is_dir():
-        raise ValueError(f"--junit {junit}: no folder {junit.parent}; make it first.")
     silent = quiet or as_json
+    missing = [name for name in ("suites", "preset", "seed", "device") if name not in run.options]
+    if missing:
+        raise ValueError(f"{run.path / 'run.json'}: options lack {', '.join(missing)}; start again in another folder.")
     console = Console(highlight=False)
+    if not silent:
+        Console(stderr=True, highlight=False).print(f"run: {escape(str(run.path))}", soft_wrap=True)
     with _progress(silent) as (on_progress, show):
         context = suites.Context(
             run=run,
@@ -204,13 +222,16 @@ def _verify(run: "Run", jobs: int | None, cluster: str | None, as_json: bool, ju
         )
         found = suites.verify(context, run.options["suites"])
         page = build(found, run.path)
-    if junit is not None:
-        write_junit(found, junit)
     if as_json:
         typer.echo(document.dumps(found))
     elif not quiet:
         console.print(_table(found))
-        console.print(f"report: {page}", soft_wrap=True)
+        for verdict in found["verdicts"]:
+            for line in _remarks(verdict):
+                console.print(f"{verdict['claim']}: {escape(line)}", soft_wrap=True)
+        console.print(f"report: {escape(str(page))}", soft_wrap=True)
+    if junit is not None:
+        write_junit(found, junit)
     code = document.exit_code(found)
     if code:
         raise typer.Exit(code)
@@ -237,7 +258,7 @@ def _progress(silent: bool) -> Iterator[tuple[Any, Any]]:
 def _columns(*names: str) -> Table:
     table = Table(box=None, header_style="bold")
     for name in names:
-        table.add_column(name, overflow="fold", no_wrap=name == "claim")
+        table.add_column(name, overflow="fold", no_wrap=name == "claim" and Console().width >= READABLE)
     return table
 
 
@@ -246,29 +267,26 @@ def _line(verdict: Any) -> str:
 
 
 def _table(found: dict[str, Any]) -> Table:
-    rows = []
+    table = _columns("claim", "verdict", "evidence", "confidence", "tightest")
     for verdict in found["verdicts"]:
-        tightness, example = verdict["tightness"], verdict["counterexample"]
-        note = verdict["note"]
-        if example:
-            note = f"{example['subject']}: {example['observed']:.6g} against {example['expected']:.6g}"
-        rows.append(
-            (
-                verdict["claim"],
-                f"[{STYLES[verdict['status']]}]{verdict['status']}[/]",
-                ", ".join(verdict["evidence"]),
-                f"{verdict['confidence']:.6g}",
-                "" if tightness is None else f"{tightness['ratio']:.4f}",
-                escape(note),
-            )
+        tightness = verdict["tightness"]
+        table.add_row(
+            verdict["claim"],
+            f"[{STYLES[verdict['status']]}]{verdict['status']}[/]",
+            ", ".join(verdict["evidence"]),
+            f"{verdict['confidence']:.6g}",
+            "" if tightness is None else f"{tightness['ratio']:.4f}",
         )
-    names = ("claim", "verdict", "evidence", "confidence", "tightest", "note")
-    # A column that says nothing takes the room that the others need on a narrow terminal.
-    kept = [index for index in range(len(names)) if any(row[index] for row in rows)]
-    table = _columns(*(names[index] for index in kept))
-    for row in rows:
-        table.add_row(*(row[index] for index in kept))
     return table
+
+
+def _remarks(verdict: dict[str, Any]) -> list[str]:
+    """What the table has no room for: the counterexample, and what stayed undecided."""
+    lines, example = [], verdict["counterexample"]
+    if example:
+        sides = " against ".join("?" if x is None else f"{x:.6g}" for x in (example["observed"], example["expected"]))
+        lines.append(f"{example['subject']}: {sides}; {example['detail']}")
+    return [*lines, verdict["note"]] if verdict["note"] else lines
 
 
 def _complain(message: str) -> None:
@@ -276,5 +294,9 @@ def _complain(message: str) -> None:
 
 
 def main() -> None:
-    """Run the command line."""
-    app()
+    """Run the command line; a defect of rescert must not look like exit code 1, a refuted claim."""
+    try:
+        app()
+    except Exception:
+        traceback.print_exc()
+        sys.exit(DEFECT)
