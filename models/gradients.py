@@ -151,7 +151,7 @@ def collect(
     for site, parts in rows.items():
         if site not in refused and 0 < len(parts) < n_full:
             refused[site] = f"reached in only {len(parts)} of {n_full} batches"
-    return {site: _site(site, rows.pop(site), refused.get(site), n_empty, pooling) for site in sites}
+    return {site: _site(site, rows.pop(site), refused.get(site), n_empty, pooling) for site in list(rows)}
 
 
 def _site(site: str, parts: list[Tensor], refusal: str | None, n_empty: int, pooling: Pooling) -> SiteGradients:

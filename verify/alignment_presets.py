@@ -45,7 +45,7 @@ class NetworkStudy:
     sites: tuple[str, ...] = ("layer1.2", "layer2.2", "layer3.2")
     depth: int = 20
     grid: Sizes = tuple((m, m) for m in (1, 4, 16, 64, 256, 1024))
-    trials: int = 2000
+    trials: int = 4000
     level: float = 0.95
     direct: Sizes = ((1, 1), (4, 4), (16, 16))
 
