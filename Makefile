@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: verify test lint bench slow gpu setup constraints clean
+.PHONY: verify test lint bench slow gpu reference setup constraints clean
 
 verify: $(STAMP)
 	$(BIN)/rescert verify
@@ -26,6 +26,13 @@ slow: $(STAMP)
 
 gpu: $(STAMP)
 	$(BIN)/pytest -q -m gpu
+
+# The report of the quick preset that the repository carries.
+reference: $(STAMP)
+	rm -rf build/reference reports/reference && mkdir -p reports/reference/figures
+	$(BIN)/rescert verify --device cpu --out build/reference
+	cp build/reference/report/report.md reports/reference/
+	cp build/reference/report/figures/*.png reports/reference/figures/
 
 setup: $(STAMP)
 

@@ -5,6 +5,8 @@ import functools
 import json
 import math
 import os
+import sys
+import traceback
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
@@ -28,7 +30,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-USAGE_ERROR, INTERRUPTED = 2, 130
+USAGE_ERROR, DEFECT, INTERRUPTED = 2, 70, 130
+READABLE = 72  # columns of a terminal below which a table folds every cell
 STYLES = {"PROVED": "bold green", "SUPPORTED": "green", "REFUTED": "bold red", "INCONCLUSIVE": "yellow"}
 
 Seed = Annotated[int, typer.Option(help="Root of every random stream; the same seed gives the same verdicts.")]
@@ -95,6 +98,7 @@ def verify(
     """Judge every claim of the theory against exact computation, simulation and trained networks."""
     from .verify.suites import select
 
+    _check_ends(cluster, junit)
     run = _create("verify", out, preset, seed, device, suites=select(suites or []))
     _judge(run, jobs, cluster, as_json, junit, quiet)
 
@@ -118,6 +122,7 @@ def rates(
     """Fit how fast finite networks approach their limit in depth, units and dimension, against the theory's rates."""
     if limit_error is not None and not 0 < limit_error < math.inf:
         raise ValueError(f"--limit-error: expected a positive, finite number such as 1e-4, got {limit_error}.")
+    _check_ends(cluster, junit)
     run = _create("rates", out, preset, seed, device, limit_error=limit_error)
     _judge(run, jobs, cluster, as_json, junit, quiet)
 
@@ -135,6 +140,7 @@ def resume(
     """Go on with an interrupted run: finished jobs are kept, only what is missing is computed."""
     from .sim.records import Run
 
+    _check_ends(cluster, junit)
     _judge(Run.open(run), jobs, cluster, as_json, junit, quiet)
 
 
@@ -167,7 +173,7 @@ def claims(
     elif as_json:
         _print_json([describe(item) for item in registry.claims()])
     else:
-        table = Table("claim", "kind", "formula", "source", box=None, header_style="bold")
+        table = _columns("claim", "kind", "formula", "source")
         for item in registry.claims():
             table.add_row(item.id, item.kind, escape(str(item.expression)), escape(str(item.source)))
         Console(highlight=False).print(table)
@@ -212,6 +218,16 @@ def _create(job: str, out: Path | None, preset: str, seed: int, device: str, **o
     return Run.create(out or Path("rescert-runs") / f"{datetime.now():%Y%m%d-%H%M%S}-{job}", job=job, options=options)
 
 
+def _check_ends(cluster: str | None, junit: Path | None) -> None:
+    """Find out before the work, not after it, whether its end can be reached."""
+    if junit is not None and (junit.is_dir() or not junit.absolute().parent.is_dir()):
+        raise ValueError(f"--junit {junit}: expected a file in a folder that exists.")
+    if cluster is not None:
+        from .sim.sweep import check_cluster
+
+        check_cluster(cluster)
+
+
 def _judge(run: "Run", jobs: int | None, cluster: str | None, as_json: bool, junit: Path | None, quiet: bool) -> None:
     """Run or go on with a run of either job, write its report, print what it found."""
     from .reports.build import build
@@ -219,7 +235,13 @@ def _judge(run: "Run", jobs: int | None, cluster: str | None, as_json: bool, jun
     from .verify import document, suites
 
     silent = quiet or as_json
+    needed = ("preset", "seed", "device", "limit_error" if run.job == "rates" else "suites")
+    missing = [name for name in needed if name not in run.options]
+    if missing:
+        raise ValueError(f"{run.path / 'run.json'}: options lack {', '.join(missing)}; start again in another folder.")
     console = Console(highlight=False)
+    if not silent:
+        Console(stderr=True, highlight=False).print(f"run: {escape(str(run.path))}", soft_wrap=True)
     with _progress(silent) as (on_progress, show):
         context = suites.Context(
             run=run,
@@ -234,15 +256,18 @@ def _judge(run: "Run", jobs: int | None, cluster: str | None, as_json: bool, jun
         )
         found = suites.verify(context, ["hidden-width"] if run.job == "rates" else run.options["suites"])
         page = build(found, run.path)
-    if junit is not None:
-        write_junit(found, junit)
     if as_json:
         typer.echo(document.dumps(found))
     elif not quiet:
         console.print(_table(found))
+        for verdict in found["verdicts"]:
+            for line in _remarks(verdict):
+                console.print(f"{verdict['claim']}: {escape(line)}", soft_wrap=True)
         if run.job == "rates":
             console.print(*_exponents(found), sep="\n", soft_wrap=True)
-        console.print(f"report: {page}", soft_wrap=True)
+        console.print(f"report: {escape(str(page))}", soft_wrap=True)
+    if junit is not None:
+        write_junit(found, junit)
     code = document.exit_code(found)
     if code:
         raise typer.Exit(code)
@@ -266,25 +291,27 @@ def _progress(silent: bool) -> Iterator[tuple[Any, Any]]:
         yield on_progress, (lambda line: None) if silent else bars.console.print
 
 
+def _columns(*names: str) -> Table:
+    table = Table(box=None, header_style="bold")
+    for name in names:
+        table.add_column(name, overflow="fold", no_wrap=name == "claim" and Console().width >= READABLE)
+    return table
+
+
 def _line(verdict: Any) -> str:
     return f"[{STYLES[verdict.status]}]{verdict.status:<12}[/] {verdict.claim}"
 
 
 def _table(found: dict[str, Any]) -> Table:
-    table = Table("claim", "verdict", "evidence", "confidence", "tightest", "note", box=None, header_style="bold")
+    table = _columns("claim", "verdict", "evidence", "confidence", "tightest")
     for verdict in found["verdicts"]:
         tightness = verdict["tightness"]
-        note = verdict["note"]
-        if verdict["counterexample"]:
-            example = verdict["counterexample"]
-            note = f"{example['subject']}: {example['observed']:.6g} against {example['expected']:.6g}"
         table.add_row(
             verdict["claim"],
             f"[{STYLES[verdict['status']]}]{verdict['status']}[/]",
             ", ".join(verdict["evidence"]),
-            "-" if verdict["confidence"] is None else f"{verdict['confidence']:.6g}",
+            f"{verdict['confidence']:.6g}",
             "" if tightness is None else f"{tightness['ratio']:.4f}",
-            escape(note),
         )
     return table
 
@@ -303,10 +330,23 @@ def _exponents(found: dict[str, Any]) -> Iterator[str]:
         yield f"[{STYLES.get(verdict, 'dim')}]{verdict:<14}[/]{numbers}  {where}"
 
 
+def _remarks(verdict: dict[str, Any]) -> list[str]:
+    """What the table has no room for: the counterexample, and what stayed undecided."""
+    lines, example = [], verdict["counterexample"]
+    if example:
+        sides = " against ".join("?" if x is None else f"{x:.6g}" for x in (example["observed"], example["expected"]))
+        lines.append(f"{example['subject']}: {sides}; {example['detail']}")
+    return [*lines, verdict["note"]] if verdict["note"] else lines
+
+
 def _complain(message: str) -> None:
     Console(stderr=True, highlight=False).print(f"rescert: {escape(message)}", soft_wrap=True)
 
 
 def main() -> None:
-    """Run the command line."""
-    app()
+    """Run the command line; a defect of rescert must not look like exit code 1, a refuted claim."""
+    try:
+        app()
+    except Exception:
+        traceback.print_exc()
+        sys.exit(DEFECT)

@@ -151,7 +151,7 @@ def collect(
     for site, parts in rows.items():
         if site not in refused and 0 < len(parts) < n_full:
             refused[site] = f"reached in only {len(parts)} of {n_full} batches"
-    return {site: _site(site, parts, refused.get(site), n_empty, pooling) for site, parts in rows.items()}
+    return {site: _site(site, rows.pop(site), refused.get(site), n_empty, pooling) for site in list(rows)}
 
 
 def _site(site: str, parts: list[Tensor], refusal: str | None, n_empty: int, pooling: Pooling) -> SiteGradients:
@@ -163,6 +163,7 @@ def _site(site: str, parts: list[Tensor], refusal: str | None, n_empty: int, poo
         status, reason = SiteStatus.UNREACHED, "the forward pass never called this module"
     else:
         q = torch.cat(parts)
+        parts.clear()
         finite = q.isfinite().all(dim=1)
         values = q if finite.all() else q[finite]
         n_nonfinite, n_zero = len(q) - len(values), int((values == 0).all(dim=1).sum())

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from . import figures, tables
+from . import figures, network_figures, tables
 from .figures import Picture
 from .tables import Table, Words
 
@@ -17,17 +17,21 @@ def section(results: dict[str, Any]) -> list[Block]:
         blocks.append(figures.certificate(cells))
     else:
         blocks.append(Words(text="No population was computed or simulated."))
-    if any(cell["b_exact"] and cell["b_align"] for cell in cells):
+    if cells:
         blocks.append(figures.tightness(cells))
     if not networks:
         return [*blocks, Words(text="No network was trained.")]
     blocks += tables.gaps(networks)
     if any(cell["family"] == "trained" for cell in cells):
-        blocks += [figures.trained(cells, networks), figures.dimension(networks), *tables.trends(results["trends"])]
+        blocks += [
+            figures.trained(cells, networks),
+            network_figures.dimension(networks),
+            *tables.trends(results["trends"]),
+        ]
     else:
         blocks.append(Words(text="No trained network was measured at any site."))
     if any(network["losses"] for network in networks):
-        blocks.append(figures.training(networks))
+        blocks.append(network_figures.training(networks))
     blocks.append(tables.trained(networks))
     if any(tables.measured(networks, site) for site in tables.sites(networks)):
         blocks += [tables.dimensions(networks), *tables.certificates(networks)]

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from . import style
-from .style import B_ALIGN, B_EXACT, TRUTH, WIDTHS, label
+from .style import B_ALIGN, B_EXACT, TRUTH, label
 from .tables import measured, sites
 
 Row = dict[str, Any]
@@ -33,8 +33,8 @@ class Picture:
 
 def population(cell: Row) -> str:
     """Name the population of a cell, its parameters left out; all trained networks at a site are one."""
-    name = cell["subject"]
-    return f"ResNet at {name.rpartition(' at ')[2]}" if cell["family"] == "trained" else name.partition(" (")[0]
+    spec = cell["population"]
+    return f"ResNet at {spec['site']}" if cell["family"] == "trained" else str(spec["name"])
 
 
 def _grouped(rows: Iterable[Row], key: Any) -> dict[Any, list[Row]]:
@@ -164,7 +164,8 @@ def certificate(cells: Sequence[Row]) -> Picture:
 
 def trained(cells: Sequence[Row], networks: Sequence[Row]) -> Picture:
     """P against both bounds over M = K, a row of panels a site and a column a width."""
-    by_subject = _grouped(cells, lambda c: c["subject"])
+    own = [cell for cell in cells if cell["family"] == "trained"]
+    by_network = _grouped(own, lambda c: (c["population"]["record"], c["population"]["site"]))
     places, widths = sites(networks), sorted({n["width"] for n in networks if not n["diverged"]})
     figure, grid = style.panels(
         len(places), len(widths), width=max(4.2, 1 + 1.9 * len(widths)), height=0.9 + 1.8 * len(places)
@@ -173,7 +174,7 @@ def trained(cells: Sequence[Row], networks: Sequence[Row]) -> Picture:
     for site, line in zip(places, grid, strict=True):
         for width, axes in zip(widths, line, strict=True):
             found = [n for n, _ in measured(networks, site) if n["width"] == width]
-            groups = [by_subject[f"ResNet width {width:g} seed {n['seed']} at {site}"] for n in found]
+            groups = [by_network[n["key"], site] for n in found]
             for group in groups:
                 _probabilities(axes, group, "M")
                 chosen += group
@@ -218,7 +219,10 @@ def tightness(cells: Sequence[Row]) -> Picture:
         for name, group in _grouped(members, population).items():
             labels.append((y, name))
             for bound, colour, shape, shift in (("b_align", B_ALIGN, "s", 0.14), ("b_exact", B_EXACT, "o", -0.14)):
-                top = max((c for c in group if c[bound]), key=lambda c: c["p"] / c[bound])
+                positive = [c for c in group if c[bound]]
+                if not positive:
+                    continue
+                top = max(positive, key=lambda c: c["p"] / c[bound])
                 ratio = top["p"] / top[bound]
                 low, high = (end / top[bound] for end in top["p_interval"] or (top["p"], top["p"]))
                 axes.plot([low, high], [y + shift] * 2, color=colour, lw=1)
@@ -249,73 +253,4 @@ def tightness(cells: Sequence[Row]) -> Picture:
         "that of the one cell shown; being the largest of many, a sampled ratio tends to lie high.",
         columns=("family", "population", "bound", "ratio", "low", "high", "subject", "M", "K", "evidence"),
         rows=tuple(rows),
-    )
-
-
-# Trained networks: dimension and training
-
-
-def dimension(networks: Sequence[Row]) -> Picture:
-    """d_align with its limits against width, a panel a site."""
-    places = [site for site in sites(networks) if measured(networks, site)]
-    figure, grid = style.panels(1, len(places), width=max(4.2, 1 + 2.6 * len(places)), height=3.0)
-    rows: list[tuple[Any, ...]] = []
-    entries = {site: measured(networks, site) for site in places}
-    limits = [e["interval"] for found in entries.values() for _, e in found]
-    points = [i["d_align"] for i in limits if 0 < i["d_align"] < math.inf] or [1.0]
-    ends = [*points, *(e for i in limits for e in (i["lower_align"], i["upper_align"]) if 0 < e < math.inf)]
-    # One very uncertain network must not squeeze all the others.
-    bottom, top = max(min(ends), min(points) / 100) / 1.5, min(max(ends), max(points) * 100) * 1.5
-    seeds = sorted({n["seed"] for n in networks})
-    shifts = {seed: 1.08 ** (k - (len(seeds) - 1) / 2) for k, seed in enumerate(seeds)}
-    for site, axes in zip(places, grid[0], strict=True):
-        for network, entry in entries[site]:
-            found, width, at = entry["interval"], network["width"], network["width"] * shifts[network["seed"]]
-            low, high = found["lower_align"], found["upper_align"]
-            axes.plot([at] * 2, [min(max(end, bottom), top) for end in (low, high)], color=TRUTH, lw=1)
-            for beyond, shape, edge in ((low < bottom, "v", bottom), (high > top, "^", top)):
-                if beyond:
-                    axes.plot([at], [edge], shape, color=TRUTH, mfc="white", ms=5, clip_on=False, zorder=3)
-            if 0 < found["d_align"] < math.inf:
-                axes.plot([at], [found["d_align"]], "o", color=TRUTH, ms=4.5)
-            rows.append((site, width, network["seed"], entry["n"], found["d_align"], low, high, found["level"]))
-        axes.set(title=label(site), xlabel="width multiplier", xscale="log", yscale="log", ylim=(bottom, top))
-        widths = sorted({network["width"] for network, _ in entries[site]})
-        axes.set_xlim(widths[0] / 1.4, widths[-1] * 1.4)
-        axes.set_xticks(widths, [f"{w:g}" for w in widths])
-        axes.minorticks_off()
-    grid[0][0].set_ylabel(r"$d_{\mathrm{align}}$  (dimensionless)")
-    return Picture(
-        name="dimension",
-        figure=figure,
-        alt=f"Effective alignment dimension with limits against the width multiplier, at sites {', '.join(places)}.",
-        caption="d_align against width: estimate with lower and upper limit, each one-sided at its level; seeds stand "
-        "side by side. A triangle at an edge marks a limit beyond it, zero and infinity included; an estimate that is "
-        "not positive has no point. Sampling unit: one image, gradient flattened.",
-        columns=("site", "width", "seed", "n", "d_align", "lower", "upper", "level"),
-        rows=tuple(rows),
-    )
-
-
-def training(networks: Sequence[Row]) -> Picture:
-    """Mini-batch loss against steps."""
-    figure, grid = style.panels(1, 1, width=6.4, height=2.9)
-    axes, widths = grid[0][0], sorted({n["width"] for n in networks})
-    looks: dict[float, dict[str, Any]] = {
-        width: {"color": WIDTHS[k % len(WIDTHS)], "ls": ("-", "--", ":")[k // len(WIDTHS) % 3], "lw": 1.1}
-        for k, width in enumerate(widths)
-    }
-    for network in networks:
-        steps = range(len(network["losses"]))
-        axes.plot(steps, network["losses"], **looks[network["width"]])
-    axes.set(xlabel="step", ylabel="mini-batch loss  [nats]")
-    handles = [Line2D([], [], label=f"width {width:g}", **looks[width]) for width in widths]
-    figure.legend(handles=handles, loc="outside right upper")
-    return Picture(
-        name="training",
-        figure=figure,
-        alt=f"Training loss against steps for widths {', '.join(f'{w:g}' for w in widths)}.",
-        caption="Training curves: cross entropy of each mini-batch before its step, a line a network.",
-        columns=("width", "seed", "step", "loss"),
-        rows=tuple((n["width"], n["seed"], step, loss) for n in networks for step, loss in enumerate(n["losses"])),
     )

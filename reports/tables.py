@@ -254,4 +254,12 @@ def trends(found: Sequence[dict[str, Any]]) -> list[Words]:
                 f"{interval(*trend['interval'])} over {plural(trend['points'], 'network')}"
             )
         said.append(Words(text=f"{start}."))
+    if found:
+        said.append(
+            Words(
+                text="The networks are compared after equally many steps, at the different losses tabled below: width "
+                "and stage of training change together here. [width] reports growth of d_align with width for "
+                "ResNet-20 on CIFAR; the intervals above say how far that is seen in this run."
+            )
+        )
     return said

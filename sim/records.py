@@ -310,8 +310,10 @@ class Store:
     def _read(self, text: str) -> Record:
         try:
             return Record.from_json(text)
-        except json.JSONDecodeError as error:
-            raise StoreError(f"{self.path}: broken record ({error}); {_DAMAGED.format(folder=self.folder)}.") from error
+        except (json.JSONDecodeError, KeyError, TypeError) as error:
+            raise StoreError(
+                f"{self.path}: broken record ({error!r}); {_DAMAGED.format(folder=self.folder)}."
+            ) from error
 
     @contextmanager
     def _errors(self, path: Path) -> Iterator[None]:

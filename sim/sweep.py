@@ -2,6 +2,8 @@
 
 import os
 import signal
+import socket
+import sys
 import textwrap
 import threading
 import time
@@ -15,13 +17,13 @@ from datetime import UTC, datetime
 from queue import SimpleQueue
 
 import numpy as np
-from loky import get_reusable_executor
+from loky import get_reusable_executor, process_executor
 
 from .records import Job, Record, Result, Store, versions
 
 # Thread pools are sized when BLAS, OpenMP or numba load, so a worker must be born with these.
 ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMEXPR", "NUMBA")}
-IDLE_SECONDS = 2
+IDLE_SECONDS = 20
 ORPHAN_SECONDS = 1
 CONNECT_SECONDS = 5
 # A pool that breaks is replaced; workers that cannot live at all must not be tried for every job of a large sweep.
@@ -248,8 +250,36 @@ def _live_and_die_with(parent: int) -> None:
             time.sleep(ORPHAN_SECONDS)
         os._exit(1)
 
+    # Jobs of one sweep need very different amounts of memory: growth is no leak, and a restart imports torch anew.
+    process_executor._MAX_MEMORY_LEAK_SIZE = sys.maxsize
+
     # A killed parent ends nobody: its workers would train on, beside those of the resumed run.
     threading.Thread(target=watch, daemon=True).start()
+
+
+def _reach(address: str) -> None:
+    """Knock before Dask does: what it leaves behind when nobody answers is a traceback, not a line."""
+    scheme, _, place = address.rpartition("://")
+    host, _, port = place.rpartition(":")
+    if scheme not in ("", "tcp", "tls") or not (host and port.isdigit()):
+        return  # not a socket, or not an address: Dask says which
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise ClusterError(
+            f"cluster {address}: no Dask scheduler answers ({_one_line(error)}); start one with `dask scheduler`, "
+            "or leave --cluster out."
+        ) from error
+
+
+def check_cluster(address: str) -> None:
+    """Connect to a Dask scheduler once, before anything is written.
+
+    Raises:
+        ClusterError: If it cannot be reached, or ``distributed`` is not installed.
+    """
+    with _dask(address):
+        pass
 
 
 @contextmanager
@@ -258,6 +288,7 @@ def _dask(address: str) -> Iterator[Executor]:
         from distributed import Client
     except ModuleNotFoundError as error:
         raise ClusterError(f'cluster {address}: needs Dask; pip install "rescert[cluster]".') from error
+    _reach(address)
     try:
         client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError) as error:

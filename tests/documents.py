@@ -21,10 +21,11 @@ def cell(**changes):
     row = {
         **{"evidence": "exact", "subject": "gaussian-flat (dim=64, d_align=0.25)", "family": "Gaussian", "dim": 64},
         **{"M": 4, "K": 4, "n_eff": 16 / 9, "p": 0.02, "trials": None, "misaligned": None, "p_interval": None},
-        **{"engine": "contour", "b_exact": 0.2, "b_align": 0.6},
+        **{"engine": "contour", "b_exact": 0.2, "b_align": 0.6, "population": {"name": "gaussian-flat", "dim": 64}},
     }
     if "trials" in changes:
         row |= {"evidence": "simulation", "family": "heavy tails", "subject": "t3 (dim=64)", "engine": "direct-means"}
+        row["population"] = {"name": "t3", "dim": 64}
     return row | changes
 
 
@@ -48,6 +49,7 @@ def network(width, **changes):
 def trained(width, **changes):
     """The cell of a trained network in the grid."""
     where = {"subject": f"ResNet width {width:g} seed 0 at {SITE}", "family": "trained", "evidence": "trained"}
+    where["population"] = {"name": "trained", "record": f"key{width:g}", "site": SITE}
     return cell(trials=100, misaligned=20, p=0.2, p_interval=(0.12, 0.3)) | where | changes
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rescert.theory import registry
 from rescert.theory.alignment import B_ALIGN, MISALIGNMENT
-from rescert.theory.claims import Claim, Kind, Quantity, Source, describe
+from rescert.theory.claims import Claim, Derivation, Kind, Quantity, Source, describe
 from rescert.theory.symbols import TABLE, K, M, d_2, d_align, d_par, latex, letter, mu2, n_eff, tr_Sigma2, unfold
 
 CANTELLI = registry.find("alignment.cantelli")
@@ -77,8 +77,19 @@ def test_making_a_claim_runs_no_proof():
     def never(expression):
         raise AssertionError("a proof ran")
 
+    proof = Derivation(Kind.UPPER_BOUND, "misalignment", never)
     with pytest.raises(AssertionError, match="a proof ran"):
-        claim(B_ALIGN, proof=never).prove()
+        claim(B_ALIGN, proof=proof).prove()
+
+
+@pytest.mark.parametrize("found", [c for c in registry.claims() if c.proof is not None], ids=lambda found: found.id)
+def test_a_proof_shows_nothing_of_another_kind_or_quantity(found):
+    assert found.prove() is not None
+    for kind in set(Kind) - {found.kind}:
+        assert dataclasses.replace(found, kind=kind).prove() is None
+    quantity = dataclasses.replace(found.quantity, id="another")
+    assert dataclasses.replace(found, quantity=quantity).prove() is None
+    assert describe(dataclasses.replace(found, quantity=quantity))["proof"] is None
 
 
 @pytest.mark.parametrize("found", registry.claims(), ids=lambda found: found.id)
@@ -144,6 +155,17 @@ def test_a_bound_in_d_par_and_d_2_is_total_too():
             assert claim(written).exact(**letters) == CANTELLI.exact(**letters)
 
 
+def test_a_bound_that_is_infinite_at_zero_mean():
+    """Chebyshev without the variance in the denominator: infinite of either sign, not an error."""
+    for sign in (1, -1):
+        bound = claim(sign * tr_Sigma2 / (M * K * mu2**2))
+        values = bound.numeric()(M=2, K=2, mu2=np.array([0.0, 1.0]), tr_Sigma2=8.0)
+        np.testing.assert_array_equal(values, [sign * math.inf, sign * 2])
+        assert bound.exact(M=2, K=2, mu2=1, tr_Sigma2=8) == sign * 2
+        with pytest.raises(ValueError, match="oo at M = 2"):
+            bound.exact(M=2, K=2, mu2=0, tr_Sigma2=8)
+
+
 def test_minima_and_exponentials_of_infinite_dimensions():
     rates = claim(sympy.exp(-n_eff * sympy.Min(d_par, d_2) / 2)).numeric()
     values = rates(
@@ -199,6 +221,44 @@ def test_letters_that_are_not_needed_are_ignored_and_unknown_ones_are_not():
         CERTIFICATE.numeric()(**{name: x for name, x in letters.items() if name != "tr_Sigma2"}, trS2=1)
 
 
+GOOD = {"M": 4, "K": 2, "mu2": 1.0, "mu_Sigma_mu": 2.0, "tr_Sigma2": 5.0}
+
+
+@pytest.mark.parametrize(
+    ("letters", "message"),
+    [
+        ({"M": -3}, "user.bound: M = -3, expected a positive integer: training samples"),
+        ({"M": 0}, "M = 0, expected a positive integer"),
+        ({"K": 1.5}, r"K = 1\.5, expected a positive integer"),
+        ({"M": math.nan}, "M = nan, expected a positive integer"),
+        ({"M": math.inf}, "M = inf, expected a positive integer"),
+        ({"M": np.array([1, 2, 2.5])}, r"M = 2\.5, expected a positive integer"),
+        ({"mu2": -1}, "mu2 = -1, expected a nonnegative real number"),
+        ({"mu2": math.nan}, "mu2 = nan, expected a nonnegative real number"),
+        ({"mu2": 1j}, "mu2 = 1j, expected a nonnegative real number"),
+        ({"tr_Sigma2": None}, "tr_Sigma2 = None, expected a nonnegative real number"),
+        ({"tr_Sigma2": np.array([[1.0, 2], [-3, 4]])}, r"tr_Sigma2 = -3\.0, expected a nonnegative real number"),
+    ],
+)
+def test_values_that_a_letter_cannot_have(letters, message):
+    with pytest.raises(ValueError, match=message):
+        claim(B_ALIGN).numeric()(**GOOD | letters)
+
+
+def test_values_that_a_letter_can_have():
+    evaluate = claim(B_ALIGN).numeric()
+    value = float(evaluate(**GOOD))
+    for same in ({"M": 4.0}, {"M": np.int64(4)}, {"M": np.array(4)}, {"M": Fraction(4)}, {"tr_Sigma": -1}):
+        assert float(evaluate(**GOOD | same)) == value
+    assert evaluate(**GOOD | {"mu2": 0}) == 1
+    slope = claim(TABLE["s"].symbol, Quantity(id="x", meaning="", latex="", symbols=("s",)))
+    assert slope.numeric()(s=-1.0) == -1
+    with pytest.raises(ValueError, match="s = nan, expected a real number"):
+        slope.numeric()(s=math.nan)
+    with pytest.raises(ValueError, match="M = 3/2, expected a positive integer"):
+        claim(B_ALIGN).exact(M=Fraction(3, 2), K=1, mu2=1, mu_Sigma_mu=1, tr_Sigma2=1)
+
+
 def test_exact_refuses_what_is_not_rational():
     letters = {"M": 1, "K": 1, "mu2": 1, "mu_Sigma_mu": 1, "tr_Sigma2": 1}
     with pytest.raises(TypeError, match=r"mu2 = 0\.5, expected an int or a Fraction"):
@@ -216,9 +276,10 @@ def test_describe_is_strict_json(found):
     told = json.loads(json.dumps(describe(found), allow_nan=False))
     assert told["id"] == found.id
     assert told["formula"]
-    assert told["source"].startswith("[width], ")
-    assert told["proof"]["holds"]
-    assert all(step["formula"] and not step["leftover"] for step in told["proof"]["steps"])
+    assert told["source"].startswith("[")
+    assert told["proof"] is None if found.proof is None else told["proof"]["holds"]
+    steps = told["proof"]["steps"] if told["proof"] else []
+    assert all(step["formula"] and not step["leftover"] for step in steps)
 
 
 def test_describe_shows_a_failing_step():

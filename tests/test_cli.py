@@ -145,3 +145,10 @@ def test_interruption_is_130_and_resumable(tmp_path):
     assert "rescert resume" in stderr
     assert "\r" not in stderr
     assert stdout == "" or "PROVED" in stdout
+
+
+def test_the_readme_example_runs_and_prints_what_it_says(capsys):
+    text = (Path(__file__).resolve().parents[1] / "README.md").read_text()
+    code, printed = text.split("```python\n")[1].split("```\n\n```text\n")
+    exec(code, {})
+    assert capsys.readouterr().out == printed.split("```")[0]

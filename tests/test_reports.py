@@ -226,6 +226,13 @@ def test_a_cell_without_a_hit_is_drawn_at_its_upper_limit():
     assert list(triangle.get_ydata()) == [0.3]
 
 
+def test_a_population_whose_bound_is_zero_has_no_tightness():
+    picture = figures.tightness(
+        [cell(b_exact=0.0, b_align=0.0, p=0.0), cell(subject="t3 (dim=64)", population={"name": "t3", "dim": 64})]
+    )
+    assert {row[1] for row in picture.rows} == {"t3"}
+
+
 def test_trends_are_told_whichever_way_they_go():
     def said(reading):
         trend = {"site": SITE, "level": 0.95, "points": 8, "slope": -0.5, "interval": [-0.7, -0.3], "reading": reading}

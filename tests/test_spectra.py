@@ -8,8 +8,8 @@ import pytest
 import sympy
 from hypothesis import given
 from hypothesis import strategies as st
-from rescert.theory import registry
-from rescert.theory.spectra import FAMILIES
+from rescert.theory import families, registry
+from rescert.theory.families import FAMILIES, Growth, as_powers
 from rescert.theory.symbols import a, b, s
 
 Q = sympy.Rational
@@ -30,6 +30,57 @@ def test_the_derived_exponents_are_those_of_the_table(name):
     for value in (Q(0), Q(1, 4), Q(1, 2), Q(3, 4), Q(1)):
         at = {a: 2 * value, b: value, s: 1}
         assert FAMILIES[name].e_align.subs(at) == TABLE_AT_S_1[name].subs(at)
+
+
+def paper(name, a, b, s):
+    """The paper's two columns, for every s: exponents of mu'Sigma mu and of tr Sigma^2."""
+    trace = max(1 - 2 * a, 0) if name.startswith("power") else max(1, 2 * b) if name.startswith("spike") else 1
+    along = {"power_spread": s - min(a, 1), "power_bottom": s - a, "spike_aligned": s + b}.get(name, s)
+    return min(2 * s - along, 2 * s - trace)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@given(a_=st.fractions(0, 3), b_=st.fractions(0, 3), s_=st.fractions(-2, 3))
+def test_the_claims_state_the_table_and_the_sums_give_it(name, a_, b_, s_):
+    at = {a: Q(a_), b: Q(b_), s: Q(s_)}
+    expected = Q(paper(name, a_, b_, s_))
+    assert registry.find(f"spectra.{name}").expression.subs(at) == expected
+    assert FAMILIES[name].e_align.subs(at) == expected
+
+
+EVERY = set(FAMILIES)
+WRONG_RULES = [
+    ("sum_growth", lambda expr: Growth(as_powers(expr)[0] + sympy.Max(2 - as_powers(expr)[1], 0)), EVERY),
+    # Right for flat sums.
+    (
+        "sum_growth",
+        lambda expr: Growth(as_powers(expr)[0] + 1 - as_powers(expr)[1] / 2),
+        {"power_spread", "power_top", "power_bottom"},
+    ),
+    ("term_growth", lambda expr, place: Growth(as_powers(expr)[0] + 1), EVERY),
+    # Right at i = 1.
+    ("term_growth", lambda expr, place: Growth(as_powers(expr)[0]), {"power_bottom"}),
+    ("larger", lambda x, y: Growth(sympy.Min(x.exponent, y.exponent)), EVERY),
+    ("larger", lambda x, y: Growth(x.exponent + y.exponent), EVERY),
+]
+
+
+@pytest.mark.parametrize(("rule", "wrong", "served"), WRONG_RULES)
+def test_a_wrong_rule_leaves_the_claims_as_they_are_and_without_proof(monkeypatch, rule, wrong, served):
+    claims = {name: registry.find(f"spectra.{name}") for name in FAMILIES}
+    stated = {name: claim.expression for name, claim in claims.items()}
+    monkeypatch.setattr(families, rule, wrong)
+    assert {name for name, claim in claims.items() if not claim.prove().holds} == served
+    assert {name: claim.expression for name, claim in claims.items()} == stated
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_rule_and_a_table_wrong_in_the_same_way_are_found_by_the_limits(monkeypatch, name):
+    monkeypatch.setattr(families, "sum_growth", WRONG_RULES[0][1])
+    wrong = dataclasses.replace(registry.find(f"spectra.{name}"), expression=FAMILIES[name].e_align)
+    failures = wrong.prove().failures
+    assert failures
+    assert {step.rule for step in failures} == {"limit"}
 
 
 def test_width_hurts_a_flat_spectrum_with_a_weak_signal():

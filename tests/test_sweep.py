@@ -16,7 +16,7 @@ import pytest
 from loky import get_reusable_executor
 from rescert.sim import sweep
 from rescert.sim.records import Job, Result, Store, StoreError
-from rescert.sim.sweep import IDLE_SECONDS, ClusterError, SweepError, run_jobs
+from rescert.sim.sweep import ClusterError, SweepError, run_jobs
 
 HERE = "test_sweep"
 WAIT = 60  # seconds until a test gives up on another process; never spent when all is well
@@ -369,7 +369,8 @@ def test_the_process_ends_soon_after_the_last_job(tmp_path):
     assert errors == ""
 
 
-def test_idle_workers_leave(store, tmp_path):
+def test_idle_workers_leave(store, tmp_path, monkeypatch):
+    monkeypatch.setattr(sweep, "IDLE_SECONDS", 2)
     log = tmp_path / "log"
     run_jobs(jobs_of("picky", range(4), bad=[], log=str(log)), store, workers=2)
     finished = time.monotonic()
@@ -377,7 +378,7 @@ def test_idle_workers_leave(store, tmp_path):
     workers = [process for process in offspring(os.getpid()) if process.pid in pids]
     assert workers
     wait_until(lambda: not alive(workers), "workers to end")
-    assert time.monotonic() - finished < IDLE_SECONDS + 2
+    assert time.monotonic() - finished < 2 + 2
 
 
 @pytest.fixture(scope="module")

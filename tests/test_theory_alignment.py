@@ -305,6 +305,15 @@ def test_a_case_of_equality_is_decided_exactly():
     assert samples_needed(F(1, 2), F(1, 10) + F(1, 10**20), 10) == 11 * 10**19
 
 
+def test_a_float_at_the_boundary_counts_as_the_boundary():
+    """At p = 1/100 and d = 1 no M suffices for K = 99; .01 is a little above 1/100."""
+    for p, d, k in ((0.01, 1.0, 99), (0.01, 1, 99), (F(1, 100), 1.0, 99), (0.1, 0.3, 30), (0.001, 0.01, 99900)):
+        assert samples_needed(p, d, k) is None
+    assert samples_needed(F(0.01), 1, 99) == 4755801206503243775
+    assert samples_needed(0.01, 1.0, 100) == samples_needed(F(1, 100), 1, 100) == 9999
+    assert samples_needed(0.01, 1.0 + 1e-9, 99) > 10**9
+
+
 def test_samples_needed_at_the_ends():
     assert samples_needed(0.1, 0.0) is None
     assert samples_needed(0.1, inf) == 1

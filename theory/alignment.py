@@ -123,7 +123,7 @@ CLAIMS = (
         expression=N_EFF,
         assumptions=("M, K >= 1",),
         source=Source(paper=_WIDTH, place="definition of n_eff"),
-        statement=r"\frac1{n_{\mathrm{eff}}} = \frac1M + \frac1K + \frac1{MK}, \quad"
+        statement=r"\frac1{n_{\mathrm{eff}}} = \frac1M + \frac1K + \frac1{MK}, \quad "
         r"n_{\mathrm{eff}} \to M \ (K \to \infty), \quad n_{\mathrm{eff}} \sim M/2 \ (M = K \to \infty)",
         proof=proofs.n_eff,
     ),

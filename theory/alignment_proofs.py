@@ -1,4 +1,7 @@
-"""The proofs of the alignment claims: each is a function of the claimed expression and returns steps to check."""
+"""The proofs of the alignment claims: functions of the claimed expression that return steps to check.
+
+Each declares the kind and the quantity that it proves something of.
+"""
 
 from itertools import product
 
@@ -7,6 +10,7 @@ from sympy import Expr, Integer, Rational, Symbol
 
 from . import symbols as letters
 from .certificate import B_ALIGN, B_EXACT, D_2, D_PAR, MEAN, N_EFF, ODDS_ALIGN, ODDS_EXACT, VARIANCE
+from .claims import Kind, proves
 from .proof import Equation, Identify, Limit, Sign, Step
 from .symbols import K, M, d_2, d_align, d_par, eps, mu2, mu_Sigma_mu, o_target, p_target, pi_atom, tr_Sigma2, unfold
 
@@ -37,12 +41,14 @@ def _second_moment_of_mean(samples: Expr) -> Expr:
     return (samples * (_m_i * _m_j + _S_ij) + samples * (samples - 1) * _m_i * _m_j) / samples**2
 
 
+@proves(Kind.IDENTITY, "alignment_mean")
 def mean(value: Expr) -> tuple[Step, ...]:
     """E X: a sum over coordinates of products of means."""
     text = "E X = sum_i E u_i E v_i = sum_i m_i^2, by independence"
     return (Identify(text, _m_i * _m_i, (_m_i,), ((_m_i**2, mu2),), unfold(value)),)
 
 
+@proves(Kind.IDENTITY, "alignment_variance")
 def variance(value: Expr) -> tuple[Step, ...]:
     """Var X from a scalar identity for the summand of E X^2, so for every N and every covariance."""
     u, v = _m_i * _m_j + _S_ij / M, _m_i * _m_j + _S_ij / K
@@ -64,6 +70,7 @@ def variance(value: Expr) -> tuple[Step, ...]:
     )
 
 
+@proves(Kind.UPPER_BOUND, "misalignment")
 def cantelli(bound: Expr) -> tuple[Step, ...]:
     """B_exact: the expectation of a quadratic above the indicator of x <= 0, the best one of its kind."""
     majorant = ((MEAN + _t - _x) / (MEAN + _t)) ** 2
@@ -90,6 +97,7 @@ def cantelli(bound: Expr) -> tuple[Step, ...]:
     )
 
 
+@proves(Kind.UPPER_BOUND, "misalignment")
 def certificate(bound: Expr) -> tuple[Step, ...]:
     """B_align: in odds, the two terms of B_exact are at most the larger one times its combined weight."""
     return (
@@ -103,6 +111,7 @@ def certificate(bound: Expr) -> tuple[Step, ...]:
     )
 
 
+@proves(Kind.ORDERING, "bound_difference")
 def ordering(difference: Expr) -> tuple[Step, ...]:
     """B_align - B_exact >= 0, and = 0 only for d_par = d_2."""
     in_odds = (ODDS_ALIGN - ODDS_EXACT) / ((1 + ODDS_ALIGN) * (1 + ODDS_EXACT))
@@ -117,6 +126,7 @@ def ordering(difference: Expr) -> tuple[Step, ...]:
     )
 
 
+@proves(Kind.IDENTITY, "effective_samples")
 def n_eff(count: Expr) -> tuple[Step, ...]:
     """n_eff: where it comes from, that it increases, and its limits."""
     weights = 1 / M + 1 / K + 1 / (M * K)
@@ -128,6 +138,7 @@ def n_eff(count: Expr) -> tuple[Step, ...]:
     )
 
 
+@proves(Kind.EQUIVALENCE, "samples_needed")
 def samples(count: Expr) -> tuple[Step, ...]:
     """The least M = K: the positive root of a quadratic, with t = o / d_align."""
     needed = o_target / d_align
@@ -148,6 +159,7 @@ def _target_reached() -> Step:
     return Equation("B_align, decreasing in n_eff, is p at n_eff = t", unfold(at_t, keep=("d_align",)), p_target)
 
 
+@proves(Kind.EQUIVALENCE, "samples_needed_given_K")
 def samples_given_K(count: Expr) -> tuple[Step, ...]:
     """The least M at a given K: linear, and out of reach for K <= t."""
     needed = o_target / d_align
@@ -158,6 +170,7 @@ def samples_given_K(count: Expr) -> tuple[Step, ...]:
     )
 
 
+@proves(Kind.IDENTITY, "odds_loss")
 def odds_loss(ratio: Expr) -> tuple[Step, ...]:
     """What B_align gives away in odds, and the sharp range of it."""
     steps: list[Step] = [Equation("ratio of the odds", unfold(ratio), unfold(ODDS_ALIGN / ODDS_EXACT))]
@@ -177,6 +190,7 @@ def _moments_of_atoms(atoms: dict[Expr, Expr]) -> dict[Symbol, Expr]:
     return {mu2: mean**2, mu_Sigma_mu: mean**2 * variance, tr_Sigma2: variance**2}
 
 
+@proves(Kind.IDENTITY, "misalignment_bernoulli")
 def attained(probability: Expr) -> tuple[Step, ...]:
     """Equality for Bernoulli laws at M = K = 1, by enumeration."""
     atoms = {Integer(0): 1 - pi_atom, Integer(1): pi_atom}
@@ -209,6 +223,7 @@ def _rare_atom_mean() -> Step:
     return Equation("the mean of M samples with j rare ones", ((M - j) - j * (M - 1)) / M, 1 - j)
 
 
+@proves(Kind.LIMIT, "tightness_rare_atom")
 def sharp(ratio: Expr) -> tuple[Step, ...]:
     """B_exact is reached in the limit by the rare-atom law."""
     misaligned, exact, _ = _rare_atom()
@@ -220,6 +235,7 @@ def sharp(ratio: Expr) -> tuple[Step, ...]:
     )
 
 
+@proves(Kind.LIMIT, "tightness_rare_atom_align")
 def sharp_align(ratio: Expr) -> tuple[Step, ...]:
     """B_align is reached up to 2M / (2M + 1) by the rare-atom law."""
     misaligned, _, align = _rare_atom()

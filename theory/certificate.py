@@ -19,13 +19,16 @@ B_ALIGN = 1 / (1 + n_eff * d_align)
 ODDS_EXACT = (1 / M + 1 / K) / d_par + 1 / (M * K * d_2)
 ODDS_ALIGN = 1 / (n_eff * d_align)
 
+ROUNDING = Fraction(1, 10**12)
+
 
 def samples_needed(target: float | Fraction, d_align: float | Fraction, other: int | None = None) -> int | None:
     r"""Smallest sample count for which B_align is at most ``target``, exactly.
 
     .. math:: t = \frac{1-p}{p\,d_{align}}, \quad M = K \ge t + \sqrt{t^2 + t}, \quad M \ge \frac{t (K+1)}{K-t}
 
-    Floats count at their exact binary value; pass fractions to decide a case of equality.
+    Fractions decide a case of equality exactly. Floats count at their binary value, but .01 is not 1/100: with a float,
+    a t that agrees with K to 1e-12 counts as K.
 
     Args:
         target: The probability asked for, strictly between 0 and 1.
@@ -50,7 +53,9 @@ def samples_needed(target: float | Fraction, d_align: float | Fraction, other: i
         return 1
     t = (1 / Fraction(target) - 1) / Fraction(d_align)
     if other is not None:
-        return None if other <= t else ceil(t * (other + 1) / (other - t))
+        rounded = isinstance(target, float) or isinstance(d_align, float)
+        margin = ROUNDING * other if rounded else 0
+        return None if other <= t + margin else ceil(t * (other + 1) / (other - t))
     # With t = x / y the condition is yM - x >= sqrt(x^2 + xy), an integer against a root.
     x, y = t.as_integer_ratio()
     root = isqrt(x * x + x * y - 1) + 1

@@ -4,6 +4,7 @@ How an expression becomes a number is told in ``evaluation.py``.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,7 +14,7 @@ from typing import Any
 import sympy
 from sympy import Expr, Symbol
 
-from .evaluation import arguments, compiled, total
+from .evaluation import arguments, compiled, require, total
 from .proof import Proof, Step, check
 from .symbols import TABLE, latex
 
@@ -65,6 +66,35 @@ class Source:
         return f"{self.paper}, {self.place}"
 
 
+Steps = Callable[[Expr], tuple[Step, ...]]
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """The steps of a proof as a function of the claimed expression, and what they show: a kind of claim on a quantity.
+
+    Of another kind or another quantity the same steps show nothing.
+    """
+
+    kind: Kind
+    quantity: str
+    steps: Steps
+
+    def __call__(self, expression: Expr) -> tuple[Step, ...]:
+        """Return the steps, also for use in a longer proof."""
+        return self.steps(expression)
+
+
+def proves(kind: Kind, quantity: str) -> Callable[[Steps], Derivation]:
+    """Declare what a function of steps proves.
+
+    Args:
+        kind: Of the claim.
+        quantity: Id of the quantity that the claim speaks about.
+    """
+    return functools.partial(Derivation, kind, quantity)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Claim:
     """One statement of the theory, or a user's own.
@@ -77,7 +107,8 @@ class Claim:
         assumptions: What must hold, in words.
         source: Paper and place.
         statement: The claim in LaTeX.
-        proof: The steps as a function of the expression, so that another expression faces the same steps.
+        proof: The steps as a function of the expression, so that another expression faces the same steps; they count
+            for the kind and the quantity that they were written for only.
     """
 
     id: str
@@ -87,7 +118,7 @@ class Claim:
     assumptions: tuple[str, ...]
     source: Source
     statement: str
-    proof: Callable[[Expr], tuple[Step, ...]] | None = None
+    proof: Derivation | None = None
 
     def __post_init__(self) -> None:
         allowed = {TABLE[name].symbol for name in self.quantity.symbols}
@@ -99,8 +130,10 @@ class Claim:
             )
 
     def prove(self) -> Proof | None:
-        """Check the proof's steps on the expression; None where the claim comes without proof."""
-        return None if self.proof is None else check(self.proof(self.expression))
+        """Check the proof's steps on the expression; None where there is no proof of this kind on this quantity."""
+        if self.proof is None or (self.proof.kind, self.proof.quantity) != (self.kind, self.quantity.id):
+            return None
+        return check(self.proof(self.expression))
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -124,6 +157,8 @@ class Claim:
         """Return the expression as a function of underived letters by keyword; letters it does not need are ignored.
 
         Example: ``claim.numeric()(M=64, K=64, mu2=1.0, mu_Sigma_mu=2.0, tr_Sigma=9.0, tr_Sigma2=5.0)``.
+
+        The function raises a ValueError where a value is none that its letter can have (M = 1.5, mu2 = -1, NaN).
         """
         function = self.function(*self.arguments)
 
@@ -131,6 +166,26 @@ class Claim:
             return function(**self._select(values))
 
         return evaluate
+
+    def number(self, **values: int | Fraction) -> Expr:
+        """Evaluate the expression at rational letters, symbolically; letters it does not need are ignored.
+
+        Args:
+            values: The underived letters as integers or fractions.
+
+        Returns:
+            The exact value, which may be irrational, infinite or undefined.
+
+        Raises:
+            TypeError: If a value is not rational, or one is missing.
+            ValueError: If a value is none that its letter can have.
+        """
+        selected = self._select(values)
+        for name, value in selected.items():
+            if not isinstance(value, int | Fraction):
+                raise TypeError(f"Claim {self.id}: exact() got {name} = {value!r}, expected an int or a Fraction.")
+        point = {Symbol(name): sympy.Rational(*value.as_integer_ratio()) for name, value in selected.items()}
+        return total(self.expression, self.arguments).xreplace(point)
 
     def exact(self, **values: int | Fraction) -> Fraction:
         """Evaluate the expression in rational arithmetic; letters it does not need are ignored.
@@ -143,18 +198,13 @@ class Claim:
 
         Raises:
             TypeError: If a value is not rational, or one is missing.
-            ValueError: If the result is infinite, undefined or irrational.
+            ValueError: If a value is none that its letter can have, or the result infinite, undefined or irrational.
         """
-        selected = self._select(values)
-        for name, value in selected.items():
-            if not isinstance(value, int | Fraction):
-                raise TypeError(f"Claim {self.id}: exact() got {name} = {value!r}, expected an int or a Fraction.")
-        point = {Symbol(name): sympy.Rational(*value.as_integer_ratio()) for name, value in selected.items()}
-        result = total(self.expression, self.arguments).xreplace(point)
+        result = self.number(**values)
         if not result.is_Rational:
             raise ValueError(
-                f"Claim {self.id}: the expression is {result} at {_spell(selected)}, not a rational number; "
-                "use numeric() there."
+                f"Claim {self.id}: the expression is {result} at {_spell(self._select(values))}, "
+                "not a rational number; use numeric() there."
             )
         return Fraction(int(result.p), int(result.q))
 
@@ -166,6 +216,8 @@ class Claim:
                 f"Claim {self.id}: expected {', '.join(self.arguments) or 'no letter'}; "
                 f"missing {', '.join(missing) or 'none'}, unknown {', '.join(unknown) or 'none'}."
             )
+        for name in self.arguments:
+            require(f"Claim {self.id}", name, values[name])
         return {name: values[name] for name in self.arguments}
 
 

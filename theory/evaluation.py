@@ -25,6 +25,32 @@ def arguments(expression: Expr) -> tuple[str, ...]:
     return tuple(name for name in TABLE if name in used)
 
 
+def require(where: str, name: str, value: Any) -> None:
+    """Check that a number, or every element of an array, is a value that the letter can have.
+
+    The norm of the mean may be zero here, though not in the theory: evaluation is total there.
+
+    Raises:
+        ValueError: If one is not, naming the letter, the value and what was expected.
+    """
+    symbol = TABLE[name].symbol
+    positive = symbol.is_positive and symbol != mu2
+    try:
+        fits = value > 0 if positive else value >= 0 if symbol.is_nonnegative else value == value
+        if symbol.is_integer:
+            fits = fits & (value % 1 == 0)
+    except TypeError:
+        fits = False
+    if fits.all() if hasattr(fits, "all") else fits:
+        return
+    sign = "positive " if positive else "nonnegative " if symbol.is_nonnegative else ""
+    wrong = value[~fits].ravel()[0] if getattr(fits, "shape", ()) else value
+    raise ValueError(
+        f"{where}: {name} = {wrong}, expected a {sign}{'integer' if symbol.is_integer else 'real number'}: "
+        f"{TABLE[name].meaning}."
+    )
+
+
 class Reciprocal(sympy.Function):
     """1 / x, infinite at x = 0."""
 
@@ -71,11 +97,21 @@ def total(expression: Expr, names: tuple[str, ...]) -> Expr:
     generic = _guard(reduced).xreplace(plain)
     if mu2 not in reduced.free_symbols:
         return generic
-    zero_mean = _guard(sympy.cancel(reduced.subs(mu2, 0))).xreplace(plain)
+    zero_mean = _guard(_at_zero_mean(reduced)).xreplace(plain)
     norm = plain[mu2]
     # Both branches are evaluated on arrays: the generic one is kept away from the point that it does not serve.
     elsewhere = generic.xreplace({norm: norm + _indicator_of_zero(norm)})
     return Piecewise((zero_mean, Eq(norm, 0)), (elsewhere, True))
+
+
+def _at_zero_mean(reduced: Expr) -> Expr:
+    value = sympy.cancel(reduced.subs(mu2, 0))
+    if not value.has(sympy.zoo, sympy.nan):
+        return value
+    # sympy's complex infinity has no sign; 1 / mu2 tends to plus infinity.
+    norm = Symbol("norm", nonnegative=True)
+    value = _guard(reduced.xreplace({mu2: norm})).subs(norm, 0)
+    return value.xreplace({sympy.zoo: sympy.nan})
 
 
 def _guard(expr: Expr) -> Expr:

@@ -141,8 +141,11 @@ class Limit:
     value: Expr
 
     def check(self) -> StepResult:
-        """Take the limit and compare."""
-        limit = sympy.limit(self.expr, self.variable, self.point)
+        """Take the limit and compare; one that sympy cannot decide fails."""
+        try:
+            limit = sympy.limit(self.expr, self.variable, self.point)
+        except NotImplementedError:
+            limit = sympy.nan
         residual = _normal(limit - self.value)
         arrow = rf"{latex(self.variable)} \to {latex(self.point)}"
         return StepResult(
@@ -150,7 +153,7 @@ class Limit:
             text=self.text,
             formula=rf"\lim_{{{arrow}}} {latex(self.expr)} = {latex(self.value)}",
             holds=residual == 0,
-            leftover="" if residual == 0 else f"the limit is {limit}",
+            leftover="" if residual == 0 else f"the limit is {'undecided' if limit is sympy.nan else limit}",
         )
 
 

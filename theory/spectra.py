@@ -1,182 +1,18 @@
-r"""How d_align grows with the width N, by family of covariance spectrum and placement of the mean.
+"""The claims on how d_align grows with the width N, and their proofs: the rules of ``families.py`` checked by limits.
 
-With :math:`|\mu|^2 = N^s` and moments that grow like powers of N, possibly times a logarithm,
-
-.. math:: e_\parallel = 2s - e(\mu^\top\Sigma\mu), \quad e_2 = 2s - e(\operatorname{tr}\Sigma^2),
-          \quad e_{align} = \min(e_\parallel, e_2) .
-
-A family states its eigenvalues and its mean; the exponents are derived from them. Source: [width], growth rates.
+Source: [width], growth rates.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any
+from itertools import product
 
 import sympy
-from sympy import Eq, Expr, Max, Min, Piecewise, Symbol
+from sympy import Expr, Min, Symbol
 
-from .claims import Claim, Kind, Quantity, Source
+from . import families
+from .claims import Claim, Kind, Quantity, Source, proves
+from .families import FAMILIES, Family, Growth, Place, i
 from .proof import Equation, Limit, Sign, Step
-from .symbols import N, a, b, c_signal, latex, mu2, s, sigma2
-
-i = Symbol("i", integer=True, positive=True)
-"""Index of an eigen-direction, from 1 to N."""
-
-
-class Place(StrEnum):
-    """The eigen-directions over which the mean is spread evenly."""
-
-    ALL = "all"
-    FIRST = "first"
-    REST = "all-but-first"
-    LAST = "last"
-
-
-@dataclass(frozen=True)
-class Growth:
-    """Growth of a moment: N to the ``exponent``, times log N to the ``log`` (0 or 1)."""
-
-    exponent: Expr
-    log: Expr = sympy.S.Zero
-
-
-def _term(expr: Expr) -> tuple[Expr, Expr]:
-    """Write a term as N^p i^-c and return (p, c)."""
-    powers = sympy.powsimp(expr).as_powers_dict()
-    return powers.get(N, sympy.S.Zero), -powers.get(i, sympy.S.Zero)
-
-
-def _sum(expr: Expr) -> Growth:
-    """Growth of a sum of N^p i^-c over i <= N: compare it with its integral."""
-    p, c = _term(expr)
-    return Growth(p + Max(1 - c, 0), Piecewise((1, Eq(c, 1)), (0, True)))
-
-
-def _single(expr: Expr, place: Place) -> Growth:
-    """Growth of the term at i = 1 or at i = N."""
-    p, c = _term(expr)
-    return Growth(p if place is Place.FIRST else p - c)
-
-
-def _larger(x: Growth, y: Growth) -> Growth:
-    gap = x.exponent - y.exponent
-    return Growth(Max(x.exponent, y.exponent), Piecewise((x.log, gap > 0), (y.log, gap < 0), (Max(x.log, y.log), True)))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Family:
-    """A covariance spectrum and the place of a mean with |mu|^2 = N^s.
-
-    Attributes:
-        id: Short name.
-        meaning: In words.
-        bulk: Eigenvalue lambda_i in ``i`` and ``N``.
-        place: Where the mean lies.
-        spike: Leading eigenvalue instead of the bulk's, where there is one.
-    """
-
-    id: str
-    meaning: str
-    bulk: Expr
-    place: Place
-    spike: Expr | None = None
-
-    @property
-    def eigenvalue(self) -> Expr:
-        """lambda_i, the leading one included."""
-        return self.bulk if self.spike is None else Piecewise((self.spike, Eq(i, 1)), (self.bulk, True))
-
-    @property
-    def mean_squared(self) -> Expr:
-        """Square of the mean's coordinate i; they add up to N^s."""
-        match self.place:
-            case Place.ALL:
-                return N ** (s - 1)
-            case Place.REST:
-                return Piecewise((0, Eq(i, 1)), (N**s / (N - 1), True))
-            case Place.FIRST:
-                return Piecewise((N**s, Eq(i, 1)), (0, True))
-            case Place.LAST:
-                return Piecewise((N**s, Eq(i, N)), (0, True))
-
-    @property
-    def parallel(self) -> Growth:
-        """Growth of mu'Sigma mu."""
-        first = self.bulk if self.spike is None else self.spike
-        match self.place:
-            case Place.FIRST:
-                return _single(N**s * first, Place.FIRST)
-            case Place.LAST:
-                return _single(N**s * self.bulk, Place.LAST)
-            case Place.REST:
-                return _sum(N ** (s - 1) * self.bulk)
-            case Place.ALL:
-                return _larger(_sum(N ** (s - 1) * self.bulk), _single(N ** (s - 1) * first, Place.FIRST))
-
-    @property
-    def spectrum(self) -> Growth:
-        """Growth of tr Sigma^2."""
-        first = self.bulk if self.spike is None else self.spike
-        return _larger(_sum(self.bulk**2), _single(first**2, Place.FIRST))
-
-    @property
-    def e_par(self) -> Expr:
-        """Growth exponent of d_par."""
-        return 2 * s - self.parallel.exponent
-
-    @property
-    def e_2(self) -> Expr:
-        """Growth exponent of d_2."""
-        return 2 * s - self.spectrum.exponent
-
-    @property
-    def e_align(self) -> Expr:
-        """Growth exponent of d_align; negative where width hurts."""
-        return Min(self.e_par, self.e_2)
-
-    @property
-    def log_align(self) -> Expr:
-        """Power of log N that divides N^e_align."""
-        par, two = Growth(-self.e_par, self.parallel.log), Growth(-self.e_2, self.spectrum.log)
-        return _larger(par, two).log
-
-    def function(self) -> Callable[..., Any]:
-        """Return (eigenvalues, squared mean) as a function of arrays ``i`` and numbers ``N, a, b, s``."""
-        plain = {letter: Symbol(letter.name) for letter in (i, N, a, b, s)}
-        # A constant would come back as one number instead of an array as long as i.
-        each = [
-            Piecewise((expr.xreplace(plain), plain[i] >= 1), (0, True)) for expr in (self.eigenvalue, self.mean_squared)
-        ]
-        return sympy.lambdify(list(plain.values()), each, modules="numpy")
-
-
-_FLAT = sympy.S.One
-_POWER = i**-a
-
-FAMILIES = {
-    family.id: family
-    for family in (
-        Family(id="flat", meaning="all eigenvalues 1", bulk=_FLAT, place=Place.ALL),
-        Family(id="power_spread", meaning="lambda_i = i^-a, mean spread evenly", bulk=_POWER, place=Place.ALL),
-        Family(id="power_top", meaning="lambda_i = i^-a, mean on the top direction", bulk=_POWER, place=Place.FIRST),
-        Family(id="power_bottom", meaning="lambda_i = i^-a, mean on the last one", bulk=_POWER, place=Place.LAST),
-        Family(
-            id="spike_aligned",
-            meaning="lambda_1 = N^b, others 1, mean on it",
-            bulk=_FLAT,
-            spike=N**b,
-            place=Place.FIRST,
-        ),
-        Family(
-            id="spike_orthogonal",
-            meaning="lambda_1 = N^b, others 1, mean off it",
-            bulk=_FLAT,
-            spike=N**b,
-            place=Place.REST,
-        ),
-    )
-}
+from .symbols import N, c_signal, latex, mu2, sigma2
 
 GROWTH = Quantity(
     id="d_align_growth",
@@ -186,38 +22,85 @@ GROWTH = Quantity(
 )
 
 
-def _power_sums() -> tuple[Step, ...]:
-    """The sum of i^-c lies between its integrals to N + 1 and to N, plus 1: growth N^max(1-c, 0), log N at c = 1."""
-    x, c, k = sympy.symbols("x c k", positive=True)
-    integral = (x**k - 1) / k
-    return (
-        Sign("i^-c decreases: sums of it lie between integrals", -sympy.diff(x**-c, x), "positive"),
-        Equation("antiderivative for c = 1 - k", sympy.diff(integral, x), x ** (k - 1)),
-        Limit("c = 1 - k: from above", sympy.log(1 + integral) / sympy.log(x), x, sympy.oo, k),
-        Limit("c = 1 - k: from below", sympy.log(integral.subs(x, x + 1)) / sympy.log(x), x, sympy.oo, k),
-        Limit("c = 1: log N, below every power", sympy.log(sympy.log(x)) / sympy.log(x), x, sympy.oo, sympy.S.Zero),
-        Limit("c = 1 + k: bounded", 1 + integral.subs(k, -k), x, sympy.oo, 1 + 1 / k),
-    )
+_x, _c, _k = sympy.symbols("x c k", positive=True)
+
+
+def _integral(c: Expr, end: Expr) -> Expr:
+    """The integral of x^-c from 1 to ``end``."""
+    return sympy.log(end) if c == 1 else (end ** (1 - c) - 1) / (1 - c)
+
+
+# Where i^-c is summed to N: c, and what the bounds of the sum tend to, each over the growth of the sum.
+_REGIMES = ((1 - _k, 1 / _k, 1 / _k), (sympy.S.One,) * 3, (1 + _k, 2**-_k / _k, 1 + 1 / _k))
+
+
+def _sum_steps(expr: Expr) -> list[Step]:
+    """A sum of N^p i^-c from 1, or from 2, to N lies between positive multiples of the growth that ``sum_growth`` says.
+
+    Over N^p it is at least the integral of x^-c from 2 to N + 1, and at most 1 plus that from 1 to N.
+    """
+    p, c = families.as_powers(expr)
+    growth = families.sum_growth(expr)
+    # A c without letters is 0: the first regime at k = 1.
+    regimes = _REGIMES if c.free_symbols else [tuple(x.subs(_k, 1 - c) for x in _REGIMES[0])]
+    steps: list[Step] = [
+        Sign("x^-c does not increase: integrals enclose sums", -sympy.diff(_x**-_c, _x), "nonnegative")
+    ]
+    for value, least, most in regimes:
+        at = {letter: sympy.solve(c - value, letter)[0] for letter in c.free_symbols}
+        scale = N**p / (N ** growth.exponent.subs(at) * sympy.log(N) ** growth.log.subs(at))  # p holds no letter of c
+        low, high = _integral(value, N + 1) - _integral(value, sympy.Integer(2)), 1 + _integral(value, N)
+        what = f"sum of {expr}, exponent of i: -({value})"
+        steps += [
+            Equation(f"antiderivative of x^-({value})", sympy.diff(_integral(value, _x), _x), _x**-value),
+            Limit(f"{what}, from below", sympy.expand(low * scale), N, sympy.oo, least),
+            Limit(f"{what}, from above", sympy.expand(high * scale), N, sympy.oo, most),
+        ]
+    return steps
+
+
+def _single_step(expr: Expr, place: Place) -> Step:
+    alone = expr.subs(i, 1 if place is Place.FIRST else N)
+    return Equation(f"the {place} term of {expr}", alone, N ** families.term_growth(expr, place).exponent)
+
+
+def _larger_steps() -> list[Step]:
+    """The larger of two growths is that of their sum, whichever is ahead and with or without logarithms."""
+    u = Symbol("u", real=True)
+    steps: list[Step] = []
+    for ahead, x_log, y_log in product((_k, sympy.S.Zero, -_k), (0, 1), (0, 1)):
+        x, y = Growth(u + ahead, sympy.Integer(x_log)), Growth(u, sympy.Integer(y_log))
+        values = [N**growth.exponent * sympy.log(N) ** growth.log for growth in (x, y, families.larger(x, y))]
+        ratio = sympy.expand((values[0] + values[1]) / values[2])
+        text = f"{values[0]} + {values[1]} grows like its larger term"
+        steps.append(Limit(text, ratio, N, sympy.oo, sympy.Integer(2 if values[0] == values[1] else 1)))
+    return steps
 
 
 def _rate(family: Family) -> Claim:
+    @proves(Kind.RATE, GROWTH.id)
     def proof(exponent: Expr) -> tuple[Step, ...]:
-        e_par, e_2 = 2 * s - family.parallel.exponent, 2 * s - family.spectrum.exponent
-        return (*_power_sums(), Equation("min of 2s less the exponents of the two sums", exponent, Min(e_par, e_2)))
+        steps = _larger_steps()
+        for expr, place in (*family.parallel, *family.spectrum):
+            steps += _sum_steps(expr) if place is Place.ALL else [_single_step(expr, place)]
+        if family.place is Place.REST:
+            steps.append(Limit("N^s / (N - 1) grows like N^(s-1)", N / (N - 1), N, sympy.oo, sympy.S.One))
+        return (*steps, Equation("min of 2s less the exponents of the two sums", exponent, family.e_align))
 
     return Claim(
         id=f"spectra.{family.id}",
         kind=Kind.RATE,
         quantity=GROWTH,
-        expression=family.e_align,
+        expression=family.stated,
         assumptions=(f"spectrum: {family.meaning}", "|mu|^2 = N^s; the exponents do not depend on N"),
         source=Source(paper="[width]", place="growth rates of d_align"),
-        statement=rf"d_{{\mathrm{{align}}}} = N^{{e + o(1)}}, \quad e = {latex(family.e_align)}"
+        statement=rf"d_{{\mathrm{{align}}}} = N^{{e + o(1)}}, \quad e = {latex(family.stated)}"
         r"\quad (e < 0: \text{ width hurts})",
         proof=proof,
     )
 
 
+@proves(Kind.LOWER_BOUND, "alignment_dimension")
 def _bounded_proof(bound: Expr) -> tuple[Step, ...]:
     """With eigenvalues lambda = sigma^2 - r and |mu|^2 = cN + p, slacks nonnegative."""
     m_i = Symbol("m_i", real=True)

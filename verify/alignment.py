@@ -14,7 +14,7 @@ from ..sim.populations import CONTINUOUS, build
 from ..sim.records import Job, Record
 from ..sim.sweep import run_jobs
 from ..theory import registry
-from ..theory.claims import Claim
+from ..theory.claims import Claim, Kind
 from .alignment_presets import EXTREMAL, PRESETS, NetworkStudy, Preset
 from .checks import Cell, judge, prove
 from .decisions import Check, ErrorBudget, Evidence, Status, Verdict, clopper_pearson, conclude
@@ -219,8 +219,8 @@ def run(context: Context, claims: Sequence[Claim] | None = None, preset: Preset 
     trained_cells = len(study.widths) * study.seeds * len(study.sites) * len(study.grid)
     moments = [Simulated(population, *IDENTITY_SIZES) for population in identity_populations() if identities]
     # The e-processes may be looked at after every round; the intervals of mean and variance pay for each look.
-    sampled = len(bounds) * (len(simulated) + trained_cells) + 2 * len(moments) * len(preset.identity_rounds)
-    budget = ErrorBudget(tests=max(1, sampled))
+    looks_at_moments = len(identities) * len(moments) * len(preset.identity_rounds)
+    budget = ErrorBudget(tests=max(1, len(bounds) * (len(simulated) + trained_cells) + looks_at_moments))
 
     def undecided(claims: Sequence[Claim], cell: Cell) -> bool:
         checks = (check for claim in claims for check in judge(claim, [cell], budget))
@@ -229,7 +229,7 @@ def run(context: Context, claims: Sequence[Claim] | None = None, preset: Preset 
     verdicts: list[Verdict] = []
 
     def settle(claim: Claim, checks: list[Check]) -> None:
-        verdict = conclude(claim.id, checks, budget, bound=claim in bounds)
+        verdict = conclude(claim.id, checks, budget, bound=claim.kind is Kind.UPPER_BOUND)
         verdicts.append(verdict)
         context.on_verdict(verdict)
 
@@ -271,6 +271,7 @@ def _row(cell: Cell) -> dict[str, Any]:
     return {
         "evidence": cell.evidence.value,
         "subject": cell.subject,
+        "population": cell.spec,
         "family": cell.family,
         "dim": cell.dim,
         "M": cell.M,

@@ -45,7 +45,7 @@ class NetworkStudy:
     sites: tuple[str, ...] = ("layer1.2", "layer2.2", "layer3.2")
     depth: int = 20
     grid: Sizes = tuple((m, m) for m in (1, 4, 16, 64, 256, 1024))
-    trials: int = 2000
+    trials: int = 4000
     level: float = 0.95
     direct: Sizes = ((1, 1), (4, 4), (16, 16))
 
@@ -85,8 +85,8 @@ PRESETS = {
         networks=NetworkStudy(
             data="mnist-5k",
             pool=2,
-            sizes=(2000, 2500, 500),
-            widths=(0.25, 0.5, 1.0, 2.0),
+            sizes=(2000, 2048, 500),
+            widths=(0.25, 0.5, 1.0, 1.5),
             seeds=2,
             steps=60,
             batch_size=64,

@@ -8,6 +8,7 @@ any n, and is the sharper one from about n = 60 (M + K) on.
 """
 
 import math
+import numbers
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -59,7 +60,7 @@ class AlignmentInterval:
     b_exact_pair: DimensionPair  # lower limits that hold jointly at ``level`` (Bonferroni)
     unresolved_par: bool  # mu'Sigma mu not positive in the sample or in one without a row: limit taken from d_2
     unresolved_2: bool  # the same of tr Sigma^2: nothing is certified
-    degenerate: bool  # all rows identical: every limit equals the estimate, and says nothing of unseen spread
+    degenerate: bool  # all rows identical: no spread was seen, none can be excluded, and nothing is certified
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,9 +259,8 @@ def _root_jackknife(
     summary: GramSummary, mu2: float, denominator: float, loo: Moments, loo_denominator: Array
 ) -> _RootJackknife:
     n = summary.n
-    if summary.degenerate:
-        return _RootJackknife(g=math.inf if mu2 > 0 else 0.0, bias=0.0, se=0.0, acceleration=0.0, n=n)
-    if denominator <= 0 or loo_denominator.min() <= 0:
+    # Identical rows say nothing of the spread that they happen not to show: nothing is certified.
+    if summary.degenerate or denominator <= 0 or loo_denominator.min() <= 0:
         return _RootJackknife(g=0.0, bias=0.0, se=math.inf, acceleration=0.0, n=n, unresolved=True)
     g = mu2 / math.sqrt(denominator)
     g_loo = loo.mu2 / np.sqrt(loo_denominator)
@@ -330,5 +330,5 @@ def _check_level(level: float, where: str) -> None:
 
 def _check_sizes(M: int, K: int, where: str) -> None:
     for name, size in (("M", M), ("K", K)):
-        if size < 1:
-            raise ValueError(f"{where}: {name} must be at least 1, got {size}.")
+        if not isinstance(size, numbers.Integral) or size < 1:
+            raise ValueError(f"{where}: {name} must be an integer of at least 1, got {size!r}.")

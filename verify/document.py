@@ -100,12 +100,24 @@ def read(folder: Path) -> dict[str, Any]:
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise DocumentError(f"{path}: not valid JSON ({error}); rebuild it with `rescert resume {folder}`.") from error
     found = document.get("format") if isinstance(document, dict) else None
+    if found == DOCUMENT_FORMAT and not _complete(document):
+        raise DocumentError(f"{path}: parts of the document are missing; rebuild it with `rescert resume {folder}`.")
     if found != DOCUMENT_FORMAT:
         raise DocumentError(
             f"{path}: document format {found!r}, this version reads {DOCUMENT_FORMAT}; "
             f"rebuild it with `rescert resume {folder}`."
         )
     return document
+
+
+def _complete(document: dict[str, Any]) -> bool:
+    fields = {field.name for field in dataclasses.fields(Verdict)}
+    verdicts = document.get("verdicts")
+    return (
+        {"job", "seed", "options", "versions", "out", "report"} <= document.keys()
+        and isinstance(verdicts, list)
+        and all(isinstance(verdict, dict) and fields <= verdict.keys() for verdict in verdicts)
+    )
 
 
 def exit_code(document: dict[str, Any]) -> int:

@@ -21,7 +21,7 @@ from ..sim.training import train
 from .certificates import alignment_interval, certificate, direct_certificate
 from .estimators import GramSummary, estimate, gram_summary
 
-BATCH = 256
+BATCH = 128
 
 
 def measure(params: dict[str, Any], seed: int) -> dict[str, Any]:
@@ -72,7 +72,8 @@ def measure(params: dict[str, Any], seed: int) -> dict[str, Any]:
     if trained.diverged:
         return summary
     found = gradients.collect(model, params["sites"], parts.probe.batches(BATCH))
-    for site, measured in found.items():
+    for site in params["sites"]:
+        measured = found.pop(site)
         entry: dict[str, Any] = {"status": measured.status.value, "reason": measured.reason}
         if measured.values is not None:
             Q = measured.values.numpy()
@@ -84,10 +85,10 @@ def measure(params: dict[str, Any], seed: int) -> dict[str, Any]:
 
 def _site(Q: np.ndarray, params: dict[str, Any], seed: int, *path: str) -> dict[str, Any]:
     level, grid = params["level"], [tuple(pair) for pair in params["grid"]]
-    summary = gram_summary(Q)
+    summary = gram_summary(Q, block=512)
     interval = alignment_interval(summary, level)
     pool = Empirical(Q)
-    gram = pool.gram.numpy().astype(np.float64)
+    gram = pool.gram.numpy()
     return {
         "n": len(Q),
         "dim": Q.shape[1],
@@ -139,12 +140,13 @@ def width_trend(networks: Sequence[dict[str, Any]], sites: Sequence[str], level:
     """Fit log d_align against log width at each site, over widths and seeds.
 
     The interval is Student's over the scatter of the networks, so that it carries what a seed changes; the intervals
-    of single networks do not. An estimate that is not positive has no logarithm: a site with one gets no slope.
+    of single networks do not. An estimate that is not positive, or infinite, has no logarithm: a site with one gets no
+    slope. The intervals of all sites hold together (Bonferroni).
 
     Args:
         networks: Results of ``measure``.
         sites: Site names.
-        level: Two-sided level of the interval.
+        level: Two-sided level at which the intervals of all sites hold.
 
     Returns:
         For each site ``slope``, ``interval``, ``points`` and what they say: "grows", "falls" or "undecided".
@@ -156,18 +158,22 @@ def width_trend(networks: Sequence[dict[str, Any]], sites: Sequence[str], level:
         ]
         width = np.array([w for w, _ in found])
         d_align = np.array([entry["estimates"]["d_align"] for _, entry in found])
+        usable = np.isfinite(d_align) & (d_align > 0)
         trend: dict[str, Any] = {"site": site, "level": level, "points": len(found), "slope": None, "interval": None}
-        if missing := int(np.count_nonzero(d_align <= 0)):
-            trend["reading"] = f"undecided: {missing} of {len(found)} estimates of d_align are not positive"
+        if lost := int(np.sum(~usable)):
+            trend["reading"] = f"undecided: {lost} of {len(found)} estimates of d_align are not positive and finite"
         elif len(found) < 3 or len(set(width)) < 2:
             trend["reading"] = (
                 f"undecided: {len(found)} networks do not make a trend, at least 3 at 2 widths are needed"
             )
         else:
             fit = stats.linregress(np.log(width), np.log(d_align))
-            half = float(stats.t.isf((1 - level) / 2, len(found) - 2)) * float(fit.stderr)
+            half = float(stats.t.isf((1 - level) / 2 / len(sites), len(found) - 2)) * float(fit.stderr)
             low, high = float(fit.slope) - half, float(fit.slope) + half
             trend |= {"slope": float(fit.slope), "interval": [low, high]}
-            trend["reading"] = "grows" if low > 0 else "falls" if high < 0 else "undecided: the interval holds 0"
+            if half == 0:
+                trend["reading"] = "undecided: the networks do not scatter, so that there is no interval"
+            else:
+                trend["reading"] = "grows" if low > 0 else "falls" if high < 0 else "undecided: the interval holds 0"
         trends.append(trend)
     return trends
