@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,10 +27,11 @@ from .rate_frame import (
     slope_over_repeats,
 )
 from .rate_presets import EmbeddedStudy
-from .rate_surfaces import surface_findings, surface_jobs
+from .rate_surfaces import cell_rows, surface_findings, surface_jobs
 from .slopes import slope
 
 RESAMPLED_CORRELATIONS = 200
+CHOSEN_STEPS = "the exponent drifts with k; the k that decides was chosen after pilot runs and speaks for itself alone"
 
 
 def noiseless_jobs(frame: Frame) -> list[Job]:
@@ -106,7 +107,9 @@ def dimension_findings(frame: Frame, outcomes: Sequence[Outcome]) -> Findings:
     window = Window(name="M >= D", contains=lambda o: o.units >= o.embed_dim)
     names = {"embed_dim": "dimension"} | ({"depth": "dimension_depth"} if len(frame.preset.dims.depths) > 1 else {})
     exponents = fluctuations(observed(outcomes, k, {}), names, window, frame, k, "the standard deviation of the output")
-    return Findings(exponents=exponents[:1])
+    unknown = dict.fromkeys(("error", "error_interval", "squared_bias", "squared_bias_error"))
+    cells = [row | unknown for row in cell_rows(outcomes, observed(outcomes, k, {}), k, frame)]
+    return Findings(exponents=exponents[:1], tables={"cells": cells})
 
 
 def lazy_grid_findings(frame: Frame, outcomes: Sequence[Outcome]) -> Findings:
@@ -274,13 +277,14 @@ def embedded_findings(frame: Frame, outcomes: Sequence[Outcome]) -> Findings:
         squares = [
             [_squared_distance(states[D, e], states[2 * D, e][:, :D]) for e in range(1, count + 1)] for D in dims
         ]
+        estimate = slope_over_repeats(dims, np.array(squares), frame.level)
         exponents.append(
             Exponent(
                 key="embedded_dimension",
                 what="exponent of D in the distance of D from 2D on shared embedding rows, fluctuation taken out",
                 k=steps,
                 window=f"D = {dims[0]} to {2 * dims[-1]}",
-                estimate=slope_over_repeats(dims, np.array(squares), frame.level),
+                estimate=replace(estimate, reason="; ".join(filter(None, (estimate.reason, CHOSEN_STEPS)))),
                 judged=steps == size.steps,
             )
         )

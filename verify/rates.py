@@ -322,7 +322,7 @@ def _row(check: Check, exponent: Exponent, tolerance: float) -> dict[str, Any]:
     """One exponent beside the theory's, as the report shows it; status None where it is not judged."""
     reason = exponent.estimate.reason
     if not exponent.judged:
-        reason = f"reported, not judged (pre-asymptotic){': ' if reason else ''}{reason}"
+        reason = f"reported, not judged{': ' if reason else ''}{reason}"
     return {
         "claim": check.claim,
         "what": exponent.what,
