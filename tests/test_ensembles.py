@@ -71,7 +71,9 @@ def test_small_shapes_equal_the_numpy_port(engine, dtype, size, alpha, seed):
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("size", [(1, 1, 1, 1), (3, 1300, 10, 10), (5, 512, 31, 10), (2, 513, 7, 11)])
+@pytest.mark.parametrize(
+    "size", [(1, 1, 1, 1), (3, 1300, 10, 10), (5, 512, 31, 10), (2, 513, 7, 11), (4, 24, 31, 18), (4, 25, 31, 18)]
+)
 def test_several_blocks_and_leftover_rows_equal_the_numpy_port(engine, dtype, size):
     check_against_port(size, engine, dtype)
 
