@@ -51,8 +51,9 @@ def _reported(command: Callable[..., None]) -> Callable[..., None]:
     def wrapped(*args: Any, **options: Any) -> None:
         try:
             command(*args, **options)
-        except KeyboardInterrupt:
-            _complain("interrupted; what was finished is kept: go on with `rescert resume RUN`.")
+        except KeyboardInterrupt as interruption:
+            where = interruption.args[0] if interruption.args else "RUN"
+            _complain(f"interrupted; what was finished is kept: go on with `rescert resume {where}`.")
             raise typer.Exit(INTERRUPTED) from None
         except (ValueError, OSError, RuntimeError, ModuleNotFoundError) as error:
             # An error of another package's own type is a defect to be seen whole, not bad input.
@@ -254,7 +255,10 @@ def _judge(run: "Run", jobs: int | None, cluster: str | None, as_json: bool, jun
             on_progress=on_progress,
             on_verdict=lambda verdict: show(_line(verdict)),
         )
-        found = suites.verify(context, ["hidden-width"] if run.job == "rates" else run.options["suites"])
+        try:
+            found = suites.verify(context, ["hidden-width"] if run.job == "rates" else run.options["suites"])
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(run.path) from None
         page = build(found, run.path)
     if as_json:
         typer.echo(document.dumps(found))

@@ -189,7 +189,6 @@ CLAIMS = (
         assumptions=(STEPS, "a mean over the LM units has a variance of order 1/(LM); units exchangeable", FIXED_D),
         source=Source(paper=_WIDTH, place="propagation of chaos; the order derived here"),
         statement=r"\operatorname{corr}(|\Delta U_i|^2, |\Delta U_j|^2) = O\left(\frac{1}{LM}\right)",
-        proof=proofs.chaos,
     ),
     Claim(
         id="rates.all_shapes",

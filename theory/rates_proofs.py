@@ -230,19 +230,6 @@ def critical_scale(scale: Expr) -> tuple[Step, ...]:
     )
 
 
-@proves(Kind.RATE, "chaos_exponent")
-def chaos(exponent: Expr) -> tuple[Step, ...]:
-    """Correlation of n exchangeable units whose mean has the variance y / n: the two statements are one."""
-    n = Symbol("n", integer=True, positive=True)
-    pair = Symbol("c", real=True)
-    variance = (n * _x + n * (n - 1) * pair) / n**2
-    correlation = (_y - _x) / ((n - 1) * _x)
-    return (
-        Equation("variance of a mean, n variances and n(n-1) pairs", variance.subs(pair, _x * correlation), _y / n),
-        Limit("the claimed order", correlation * n**-exponent, n, sympy.oo, _y / _x - 1),
-    )
-
-
 @proves(Kind.RATE, "best_shape_exponent")
 def best_shape(exponent: Expr) -> tuple[Step, ...]:
     """P^(-1/6): a lower bound for every shape by weighted means, and shapes that reach it."""

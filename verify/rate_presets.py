@@ -171,7 +171,7 @@ class Preset:
     window: tuple[int, int] = (10, 10)
     surface_window: tuple[int, int] = (7, 100)
     samples: int = 10
-    data_seeds: tuple[int, ...] = (2,)
+    data_seeds: tuple[int, ...] = (3,)  # not 2, on which the tolerances were settled
     tolerances: Mapping[str, float] = field(default_factory=lambda: TOLERANCES)
     resamples: int = 200
     alpha: float = 1e-3
@@ -219,7 +219,7 @@ PRESETS = {
             embeddings=64,
             repeats=40,
         ),
-        data_seeds=(2, 3, 4, 5, 6, 7),
+        data_seeds=(3, 4, 5, 6, 7, 8),
         tolerances=_PAPER_TOLERANCES,
     ),
 }

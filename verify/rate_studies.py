@@ -165,7 +165,6 @@ def lazy_findings(frame: Frame, outcomes: Sequence[Outcome]) -> Findings:
                 window=f"alpha = {alphas[0]:g} to {alphas[-1]:g}",
                 estimate=fitted.slope,
                 evidence=Evidence.EXACT,
-                one_sided=init != "symmetric",
             )
         )
     return found
@@ -209,7 +208,6 @@ def chaos_findings(frame: Frame, outcomes: Sequence[Outcome]) -> Findings:
         k=outcomes[0]["steps"],
         window=f"LM = {sizes.min():g} to {sizes.max():g}",
         estimate=estimate,
-        one_sided=True,
     )
     return Findings(exponents=[exponent], tables={"chaos": rows})
 

@@ -15,7 +15,7 @@ from ..sim.records import Job
 from ..sim.rng import generator
 from ..sim.sweep import run_jobs
 from ..theory import registry
-from ..theory.claims import Claim
+from ..theory.claims import Claim, Kind
 from ..theory.rates import FIXED_D
 from ..theory.shapes import best_shape, bound
 from ..theory.symbols import TABLE
@@ -31,6 +31,7 @@ from .suites import Context, SuiteResult
 from .surfaces import Model, Term
 
 COLUMNS = dict(zip(("L", "M_units", "D", "alpha"), SHAPE, strict=True))
+MEASURED_KINDS = (Kind.RATE, Kind.EQUIVALENCE)
 # The claimed law must fit better than every law that the theory excludes, or worse than one, by this much.
 DECISIVE_AIC = 10.0
 BUDGETS = tuple(10**n for n in range(6, 11))
@@ -128,6 +129,31 @@ def probed(claim: Claim) -> list[tuple[str, float | None]]:
         for constant, letter, key in PROBES.get(claim.quantity.id, ())
         if not (letter == "D" and fixed_D)
     ]
+
+
+def unmeasured(claim: Claim) -> str:
+    """Say what of a claim no measurement bears on; empty if nothing is left out.
+
+    A law is measured letter by letter in each of its terms: a term, or a letter in one, that no study varies would
+    otherwise be supported by silence.
+    """
+    wanted = Kind.EQUIVALENCE if claim.quantity.id == "critical_residual_scale" else Kind.RATE
+    if claim.kind is not wanted:
+        return f"a claim of kind {claim.kind} on this quantity is not measured, only {wanted}"
+    if claim.expression.is_number:
+        return ""
+    probes = {(constant, letter) for constant, letter, _ in PROBES.get(claim.quantity.id, ())}
+    seen: set[str] = set()
+    for term in sympy.Add.make_args(sympy.expand(claim.expression)):
+        constants = [str(x) for x in term.free_symbols if str(x).startswith("c_")] or [""]
+        constant = constants[0]
+        if len(constants) > 1 or constant in seen or constant not in {known for known, _ in probes}:
+            return f"no measurement bears on the term {term}"
+        seen.add(constant)
+        for letter in COLUMNS:
+            if (constant, letter) not in probes and power(term, letter) != 0:
+                return f"no measurement bears on {letter} in the term {term}"
+    return ""
 
 
 def surface(claim: Claim) -> Model:
@@ -266,13 +292,15 @@ def run(context: Context, claims: Sequence[Claim] | None = None, preset: Preset 
     rows: list[dict[str, Any]] = []
     for claim in chosen:
         checks = list(proofs[claim.id])
-        for key, expected in probed(claim):
+        if gap := unmeasured(claim):
+            checks.append(_undecided(claim, gap))
+        for key, expected in probed(claim) if claim.kind in MEASURED_KINDS else ():
             for exponent in (e for e in measured if e.key == key):
                 check = check_exponent(claim, exponent, expected, preset.tolerances[key])
                 rows.append(_row(check, exponent, preset.tolerances[key]))
                 if exponent.judged:
                     checks.append(check)
-        if claim.quantity.id == "output_error":
+        if claim.quantity.id == "output_error" and claim.kind in MEASURED_KINDS:
             for frame, studies in zip(frames, found, strict=True):
                 checks += check_surface(claim, studies["surface"], frame)
         if claim.quantity.id == "best_shape_exponent":
@@ -316,6 +344,12 @@ def _measure(context: Context, frame: Frame, names: Sequence[str]) -> Iterator[F
             for record in itertools.islice(records, len(jobs[name]))
         ]
         yield STUDIES[name].findings(frame, outcomes)
+
+
+def _undecided(claim: Claim, reason: str) -> Check:
+    return Check(
+        claim=claim.id, evidence=Evidence.SIMULATION, status=Status.INCONCLUSIVE, subject="measurements", detail=reason
+    )
 
 
 def _row(check: Check, exponent: Exponent, tolerance: float) -> dict[str, Any]:
