@@ -34,5 +34,6 @@ def section(results: dict[str, Any]) -> list[Block]:
     )
     kept = results | {"training": [row for row in results["training"] if row["losses"]]}
     blocks += [draw(kept[key]) if kept[key] else Words(text=missing) for key, draw, missing in series]
+    blocks += rate_tables.breakdowns(results.get("breakdown", ()))
     blocks += rate_tables.missed(limits)
     return [*blocks, rate_tables.diverged(cells, results["phase"])]

@@ -136,6 +136,25 @@ def missed(found: Sequence[Row]) -> list[Words]:
     ]
 
 
+def breakdowns(found: Sequence[Row]) -> list[Words]:
+    """Say where training broke down, beside where the theory puts its order."""
+    said = []
+    for row in found:
+        seen = (
+            f"from S = {number(row['observed'])} on"
+            if row["observed"] is not None
+            else f"nowhere up to S = {number(row['largest'])}"
+        )
+        said.append(
+            Words(
+                text=f"Breakdown at L = {row['depth']}, M = {row['units']}, D = {row['embed_dim']}, k = {row['k']}: "
+                f"seen {seen} (a run diverged, or U moved more than {number(row['factor'])} times the drawn size); "
+                f"the theory puts its order at sqrt(LM/D) = {number(row['theory'])}."
+            )
+        )
+    return said
+
+
 def diverged(cells: Sequence[Row], phase: Sequence[Row]) -> Table | Words:
     """List the finite networks some runs of which diverged."""
     rows = []

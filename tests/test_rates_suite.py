@@ -16,9 +16,9 @@ from rescert.theory.symbols import M_units as M
 from rescert.verify import rates
 from rescert.verify.decisions import Evidence, Status
 from rescert.verify.fits import Estimate
-from rescert.verify.rate_frame import Exponent, Frame, Outcome, regressed
+from rescert.verify.rate_frame import Exponent, Frame, Outcome, regressed, slope_over_repeats
 from rescert.verify.rate_presets import PRESETS, TOLERANCES, Grid
-from rescert.verify.rate_studies import STUDIES, correlation
+from rescert.verify.rate_studies import STUDIES, breakdowns, correlation
 from rescert.verify.rates import judge, power, probed, surface, terms
 from resnet_oracle import NumpyResNet
 from sympy import sqrt
@@ -203,7 +203,7 @@ def test_a_diverged_run_is_counted_and_never_averaged(tmp_path, monkeypatch):
 def test_results_are_json_with_every_table(tmp_path):
     result = run(tmp_path / "run", VARIANCE)
     found = json.loads(json.dumps(result.results))
-    keys = {"limits", "cells", "fits", "exponents", "noiseless", "lazy", "chaos", "phase", "training"}
+    keys = {"limits", "cells", "fits", "exponents", "noiseless", "lazy", "chaos", "phase", "breakdown", "training"}
     assert keys | {"level", "data_seed", "error_budget"} == found.keys()
     grid = REDUCED.surfaces[0]
     assert len(found["cells"]) == len(grid.depths) * len(grid.units) * len(grid.record)
@@ -278,3 +278,22 @@ def test_the_papers_grid_holds_every_size_once():
     author = np.unique(np.floor(10 ** np.linspace(0, 2.5, 10))).astype(int)
     (small, large) = PRESETS["paper"].surfaces
     assert small.depths == small.units == large.depths == tuple(author)
+
+
+def test_breakdown_is_where_a_run_diverges_or_moves_too_far():
+    def row(S, *, diverged=0, change=1.0):
+        shape = {"depth": 100, "units": 4, "embed_dim": 4, "k": 10}
+        return shape | {"S": S, "diverged": diverged, "rms_change_U": change, "drawn_change_U": min(3.0, 3.0 / S)}
+
+    quiet = [row(1.0), row(3.0, change=1.0), row(10.0, change=0.3)]
+    assert breakdowns(quiet)[0]["observed"] is None
+    assert breakdowns(quiet)[0]["theory"] == 10.0
+    assert breakdowns([*quiet, row(30.0, change=0.31)])[0]["observed"] == 30.0
+    assert breakdowns([*quiet, row(20.0, diverged=1, change=None)])[0]["observed"] == 20.0
+
+
+@pytest.mark.parametrize("columns", [1, 2, 5])
+def test_repeats_without_scatter_certify_nothing(columns):
+    found = slope_over_repeats([1.0, 2.0, 4.0], np.repeat([[1.0], [0.5], [0.25]], columns, axis=1), 0.95)
+    assert found.interval is None
+    assert "repeats" in found.reason

@@ -178,10 +178,16 @@ def slope_over_repeats(x: Sequence[float], squares: Array, level: float) -> Esti
     centred = np.log(x) - np.mean(np.log(x))
     weights = centred / (centred @ centred)
     n = squares.shape[1]
+    if n < 3:
+        reason = f"{n} repeats give no interval, at least 3 are needed"
+        return Estimate(name="slope", value=None, interval=None, level=level, reason=reason)
     means = np.column_stack([squares.mean(axis=1), (squares.sum(axis=1, keepdims=True) - squares) / (n - 1)])
     if not (means > 0).all():
         return Estimate(name="slope", value=None, interval=None, level=level, reason="a distance drowns in noise")
     slopes = weights @ np.log(means) / 2
     value = float(slopes[0])
+    if np.ptp(slopes[1:]) == 0:
+        reason = "the repeats do not differ: they say nothing of their scatter"
+        return Estimate(name="slope", value=value, interval=None, level=level, reason=reason)
     half = float(stats.t.isf((1 - level) / 2, n - 1)) * math.sqrt((n - 1) * float(slopes[1:].var()))
     return Estimate(name="slope", value=value, interval=(value - half, value + half), level=level)

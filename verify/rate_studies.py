@@ -31,6 +31,7 @@ from .rate_surfaces import cell_rows, surface_findings, surface_jobs
 from .slopes import slope
 
 RESAMPLED_CORRELATIONS = 200
+BROKEN = 3.0
 CHOSEN_STEPS = "the exponent drifts with k; the k that decides was chosen after pilot runs and speaks for itself alone"
 
 
@@ -322,7 +323,29 @@ def phase_findings(frame: Frame, outcomes: Sequence[Outcome]) -> Findings:
                 "repeats": len(o.record.result["diverged"]),
             }
         )
-    return Findings(tables={"phase": rows})
+    return Findings(tables={"phase": rows, "breakdown": breakdowns(rows)})
+
+
+def breakdowns(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Where training really breaks down in each shape, after the most steps, beside the theory's order sqrt(LM/D).
+
+    Broken means that a run diverged, or that U moved more than ``BROKEN`` times the size drawn by the author;
+    ``observed`` is the smallest such S, None if there is none up to ``largest``.
+    """
+    found = []
+    for shape in dict.fromkeys((row["depth"], row["units"], row["embed_dim"]) for row in rows):
+        mine = [row for row in rows if (row["depth"], row["units"], row["embed_dim"]) == shape]
+        k = max(row["k"] for row in mine)
+        last = sorted((row for row in mine if row["k"] == k), key=lambda row: row["S"])
+        broken = (
+            row["S"] for row in last if row["diverged"] or (row["rms_change_U"] or 0.0) > BROKEN * row["drawn_change_U"]
+        )
+        L, M, D = shape
+        found.append(
+            {"depth": L, "units": M, "embed_dim": D, "k": k, "theory": math.sqrt(L * M / D)}
+            | {"observed": next(broken, None), "largest": last[-1]["S"], "factor": BROKEN}
+        )
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)

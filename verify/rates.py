@@ -323,7 +323,7 @@ def run(context: Context, claims: Sequence[Claim] | None = None, preset: Preset 
     )
 
 
-TABLES = ("limits", "cells", "fits", "noiseless", "lazy", "chaos", "phase", "training")
+TABLES = ("limits", "cells", "fits", "noiseless", "lazy", "chaos", "phase", "breakdown", "training")
 
 
 def _measure(context: Context, frame: Frame, names: Sequence[str]) -> Iterator[Findings]:
