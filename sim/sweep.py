@@ -157,7 +157,8 @@ class _Sweep:
                 while queue and not lost and len(flying) < in_flight:
                     job = queue.popleft()
                     try:
-                        future = executor.submit(execute, job)
+                        with _uninterrupted():
+                            future = executor.submit(execute, job)
                     except BrokenExecutor:
                         lost.append(job)
                         continue
@@ -231,14 +232,36 @@ def _one_line(error: BaseException) -> str:
 @contextmanager
 def _processes(workers: int) -> Iterator[Executor]:
     # Reused by the next sweep if that comes within IDLE_SECONDS: importing torch anew costs seconds.
-    pool = get_reusable_executor(
-        workers, timeout=IDLE_SECONDS, initializer=_live_and_die_with, initargs=(os.getpid(),), env=ONE_THREAD
-    )
+    with _uninterrupted():
+        pool = get_reusable_executor(
+            workers, timeout=IDLE_SECONDS, initializer=_live_and_die_with, initargs=(os.getpid(),), env=ONE_THREAD
+        )
     try:
         yield pool
     except BaseException:
         pool.shutdown(wait=True, kill_workers=True)
         raise
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Let Ctrl-C wait while workers are born: half a birth ends in a traceback on standard output.
+
+    They inherit the blocked signal, so that a terminal's Ctrl-C does not reach them before they can ignore it.
+    """
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    caught: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, frame: caught.append(number))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.signal(signal.SIGINT, handler)
+    if caught:
+        raise KeyboardInterrupt
 
 
 def _live_and_die_with(parent: int) -> None:
