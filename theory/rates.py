@@ -1,8 +1,8 @@
 r"""The claims of the hidden width: how far finite networks are from their limit, at which scale and shape.
 
 A claim of kind RATE has one of two forms. A number is an exponent: the power of the one size that the quantity names,
-to be fitted freely and judged on both sides. (``lazy_slope`` and ``chaos`` bound it from above; they are attained where
-their proofs' leading term does not vanish.) An expression with constants c is a law in several sizes: the constants are
+to be fitted freely and judged on both sides. ``lazy_slope`` and ``chaos`` come from upper bounds, and are attained
+where no symmetry removes the leading term. An expression with constants c is a law in several sizes: the constants are
 fitted, positive and the same at every size; they depend on the data, the step k and the initialisation. The
 EQUIVALENCE is between orders: ``critical_scale`` is where the change of U leaves its plateau, up to a constant.
 
