@@ -9,6 +9,8 @@ from typing import Any
 from .version import VERSION as __version__
 
 _HOMES = {
+    "bound": "verify.bounds.ask",
+    "check": "verify.bounds.check",
     "Claim": "theory.claims",
     "Kind": "theory.claims",
     "Quantity": "theory.claims",

@@ -130,6 +130,54 @@ def rates(
 
 @app.command()
 @_reported
+def check(
+    bound: Annotated[
+        str | None,
+        typer.Argument(help="A bound as text, or a Python file with claims; after `--` it may begin with a minus."),
+    ] = None,
+    of: Annotated[str, typer.Option("--of", help="What the bound is on; --list shows all.")] = "misalignment",
+    kind: Annotated[
+        str | None, typer.Option(help="upper-bound, lower-bound, identity or rate (default: the quantity's first).")
+    ] = None,
+    budget: Annotated[float, typer.Option(help="Seconds for the search of each bound.")] = 60.0,
+    sharpen: Annotated[
+        bool, typer.Option("--sharpen", help="Look for the smallest constant c for which c times the bound stands.")
+    ] = False,
+    listed: Annotated[bool, typer.Option("--list", help="Show the quantities and their letters.")] = False,
+    replay: Annotated[Path | None, typer.Option(help="Compute a stored counterexample again.")] = None,
+    out: Out = None,
+    seed: Seed = 0,
+    jobs: Jobs = None,
+    as_json: AsJson = False,
+    junit: Junit = None,
+    quiet: Quiet = False,
+) -> None:
+    """Check a bound of your own: a proof, a counterexample to verify by hand, or how hard it was tried."""
+    if sum((bound is not None, listed, replay is not None)) != 1:
+        raise ValueError("check: give one of a bound, --list or --replay FILE; as in `rescert check '1/d_align'`.")
+    if listed:
+        _list_quantities(as_json)
+        return
+    if not 0 < budget < math.inf:
+        raise ValueError(f"--budget: expected a positive, finite number of seconds, got {budget}.")
+    _check_ends(None, junit)
+    from .verify.bounds.ask import stated
+
+    options = {
+        "seed": seed,
+        "bound": bound,
+        "of": of,
+        "kind": kind,
+        "budget": budget,
+        "sharpen": sharpen,
+        "replay": None if replay is None else str(replay.absolute()),
+    }
+    stated(options)  # a bound that cannot be read leaves no folder behind
+    _judge_bounds(_run_folder("check", out, options), jobs, as_json, junit, quiet)
+
+
+@app.command()
+@_reported
 def resume(
     run: Annotated[Path, typer.Argument(help="Folder of an interrupted run.")],
     jobs: Jobs = None,
@@ -142,7 +190,11 @@ def resume(
     from .sim.records import Run
 
     _check_ends(cluster, junit)
-    _judge(Run.open(run), jobs, cluster, as_json, junit, quiet)
+    found = Run.open(run)
+    if found.job == "check":
+        _judge_bounds(found, jobs, as_json, junit, quiet)
+    else:
+        _judge(found, jobs, cluster, as_json, junit, quiet)
 
 
 @app.command()
@@ -209,13 +261,18 @@ def _print_claim(found: dict[str, Any]) -> None:
 
 
 def _create(job: str, out: Path | None, preset: str, seed: int, device: str, **options: Any) -> "Run":
-    from .sim.records import Run
     from .sim.training import resolve_device
     from .verify.suites import PRESETS
 
     if preset not in PRESETS:
         raise ValueError(f"unknown preset {preset!r}; expected one of {', '.join(PRESETS)}.")
     options |= {"preset": preset, "seed": seed, "device": str(resolve_device(device))}
+    return _run_folder(job, out, options)
+
+
+def _run_folder(job: str, out: Path | None, options: dict[str, Any]) -> "Run":
+    from .sim.records import Run
+
     return Run.create(out or Path("rescert-runs") / f"{datetime.now():%Y%m%d-%H%M%S}-{job}", job=job, options=options)
 
 
@@ -230,20 +287,13 @@ def _check_ends(cluster: str | None, junit: Path | None) -> None:
 
 
 def _judge(run: "Run", jobs: int | None, cluster: str | None, as_json: bool, junit: Path | None, quiet: bool) -> None:
-    """Run or go on with a run of either job, write its report, print what it found."""
-    from .reports.build import build
-    from .reports.junit import write_junit
-    from .verify import document, suites
+    """Run or go on with a run of suites."""
+    from .verify import suites
 
-    silent = quiet or as_json
     needed = ("preset", "seed", "device", "limit_error" if run.job == "rates" else "suites")
-    missing = [name for name in needed if name not in run.options]
-    if missing:
-        raise ValueError(f"{run.path / 'run.json'}: options lack {', '.join(missing)}; start again in another folder.")
-    console = Console(highlight=False)
-    if not silent:
-        Console(stderr=True, highlight=False).print(f"run: {escape(str(run.path))}", soft_wrap=True)
-    with _progress(silent) as (on_progress, show):
+    _require_options(run, needed)
+
+    def work(on_progress: Any, show: Any) -> dict[str, Any]:
         context = suites.Context(
             run=run,
             preset=run.options["preset"],
@@ -255,20 +305,65 @@ def _judge(run: "Run", jobs: int | None, cluster: str | None, as_json: bool, jun
             on_progress=on_progress,
             on_verdict=lambda verdict: show(_line(verdict)),
         )
+        return suites.verify(context, ["hidden-width"] if run.job == "rates" else run.options["suites"])
+
+    def lines(found: dict[str, Any]) -> Iterator[Any]:
+        yield _table(found)
+        for verdict in found["verdicts"]:
+            for line in _remarks(verdict):
+                yield f"{verdict['claim']}: {escape(line)}"
+        if run.job == "rates":
+            yield from _exponents(found)
+
+    _carry_out(run, work, lines, as_json, junit, quiet)
+
+
+def _judge_bounds(run: "Run", jobs: int | None, as_json: bool, junit: Path | None, quiet: bool) -> None:
+    """Check the bounds of a run, from the start."""
+    from .verify.bounds import check as bounds
+
+    _require_options(run, ("seed", "bound", "of", "kind", "budget", "sharpen", "replay"))
+
+    def work(on_progress: Any, show: Any) -> dict[str, Any]:
+        return bounds.run(run, workers=jobs or os.cpu_count() or 1, on_progress=on_progress)
+
+    _carry_out(run, work, _findings, as_json, junit, quiet)
+
+
+def _require_options(run: "Run", needed: tuple[str, ...]) -> None:
+    missing = [name for name in needed if name not in run.options]
+    if missing:
+        raise ValueError(f"{run.path / 'run.json'}: options lack {', '.join(missing)}; start again in another folder.")
+
+
+def _carry_out(
+    run: "Run",
+    work: Callable[[Any, Any], dict[str, Any]],
+    lines: Callable[[dict[str, Any]], Iterator[Any]],
+    as_json: bool,
+    junit: Path | None,
+    quiet: bool,
+) -> None:
+    """Do the work, write its report, print what it found, exit by its verdicts."""
+    from .reports.build import build
+    from .reports.junit import write_junit
+    from .verify import document
+
+    silent = quiet or as_json
+    console = Console(highlight=False)
+    if not silent:
+        Console(stderr=True, highlight=False).print(f"run: {escape(str(run.path))}", soft_wrap=True)
+    with _progress(silent) as (on_progress, show):
         try:
-            found = suites.verify(context, ["hidden-width"] if run.job == "rates" else run.options["suites"])
+            found = work(on_progress, show)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(run.path) from None
         page = build(found, run.path)
     if as_json:
         typer.echo(document.dumps(found))
     elif not quiet:
-        console.print(_table(found))
-        for verdict in found["verdicts"]:
-            for line in _remarks(verdict):
-                console.print(f"{verdict['claim']}: {escape(line)}", soft_wrap=True)
-        if run.job == "rates":
-            console.print(*_exponents(found), sep="\n", soft_wrap=True)
+        for line in lines(found):
+            console.print(line, soft_wrap=isinstance(line, str))
         console.print(f"report: {escape(str(page))}", soft_wrap=True)
     if junit is not None:
         write_junit(found, junit)
@@ -332,6 +427,67 @@ def _exponents(found: dict[str, Any]) -> Iterator[str]:
         numbers = escape(f"{estimate:>8}{interval:>22}{theory:>15}")
         where = escape(f"{what}; k = {k}; {window}")
         yield f"[{STYLES.get(verdict, 'dim')}]{verdict:<14}[/]{numbers}  {where}"
+
+
+def _findings(found: dict[str, Any]) -> Iterator[Any]:
+    """What became of each bound, the counterexample first."""
+    for verdict, bound in zip(found["verdicts"], found["bounds"], strict=True):
+        sign = {"upper-bound": "<=", "lower-bound": ">=", "identity": "=", "rate": "~"}[bound["kind"]]
+        style = STYLES[verdict["status"]]
+        yield f"[{style}]{verdict['status']}[/]  {bound['quantity']} {sign} {escape(bound['formula'])}"
+        if example := bound["counterexample"]:
+            yield f"counterexample, confirmed by {example['confirmed']}:"
+            table = Table(box=None, show_header=False, padding=(0, 2))
+            for what, value in example["table"]:
+                table.add_row(escape(what), escape(value))
+            yield table
+            if bound["stored"]:
+                yield f"again: rescert check --replay {escape(bound['stored'])}"
+        if verdict["note"]:
+            yield f"{escape(verdict['note'])}"
+        for remark in bound["remarks"]:
+            yield f"note: {escape(remark)}"
+        if bound["tried"]:
+            yield "tried: " + escape("; ".join(_counted(*item) for item in bound["tried"].items()))
+        if verdict["tightness"]:
+            ratio, subject = verdict["tightness"]["ratio"], verdict["tightness"]["subject"]
+            yield f"tightest: {ratio:.6g} of the bound, {escape(subject)}"
+        if sharpened := bound.get("sharpen"):
+            yield f"smallest constant that stands: {sharpened['constant']:.6g} (times the bound, on everything tried)"
+        yield f"confidence: {verdict['confidence']:.6g}"
+
+
+def _counted(stage: str, counts: dict[str, int]) -> str:
+    return f"{stage}: " + ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+
+
+def _list_quantities(as_json: bool) -> None:
+    from .theory.symbols import TABLE
+    from .verify.bounds.statement import letters
+    from .verify.bounds.targets import targets
+
+    found: list[dict[str, Any]] = [
+        {
+            "id": target.name,
+            "meaning": target.quantity.meaning,
+            "kinds": [kind.value for kind in target.kinds],
+            "letters": {
+                spelled: {"meaning": TABLE[symbol.name].meaning, "unit": TABLE[symbol.name].unit}
+                for spelled, symbol in letters(target.quantity, target.spellings).items()
+            },
+        }
+        for target in targets().values()
+    ]
+    if as_json:
+        _print_json(found)
+        return
+    console = Console(highlight=False)
+    for item in found:
+        console.print(f"[bold]{item['id']}[/bold]  {escape(item['meaning'])} ({', '.join(item['kinds'])})")
+        table = Table(box=None, show_header=False, padding=(0, 2))
+        for name, about in item["letters"].items():
+            table.add_row(name, f"\\[{about['unit']}]", escape(about["meaning"]))
+        console.print(table)
 
 
 def _remarks(verdict: dict[str, Any]) -> list[str]:

@@ -14,14 +14,15 @@ import jinja2
 from markupsafe import Markup
 
 from ..theory import registry
-from . import alignment, hidden_width, style, tables
+from . import alignment, bounds, hidden_width, style, tables
 from .figures import Picture
 from .formulas import Piece, pieces
 
 # One entry a suite: its key in the document, the heading, and what arranges its results.
-SECTIONS: dict[str, tuple[str, Callable[[dict[str, Any]], list[alignment.Block]]]] = {
+SECTIONS: dict[str, tuple[str, Callable[[Any], list[alignment.Block]]]] = {
     "alignment": ("Alignment: the width certificate", alignment.section),
     "hidden_width": ("Hidden width: finite networks against the Neural Mean ODE", hidden_width.section),
+    "bounds": ("Bounds of your own", bounds.section),
 }
 INLINE_SVG = 300_000  # bytes above which a figure goes into the page as PNG
 _MARKDOWN = re.compile(r"([\\`*_\[\]|#])")
@@ -73,7 +74,12 @@ def build(document: dict[str, Any], folder: Path) -> Path:
         "counterexample": tables.counterexample,
         "repeat": tables.repeat(known),
         "sections": sections,
-        "record": [tables.tried(known["verdicts"]), tables.undecided(known["verdicts"]), tables.run(known)],
+        "record": [
+            tables.tried(known["verdicts"]),
+            # The note of a checked bound says what its verdict means.
+            *([] if known["job"] == "check" else [tables.undecided(known["verdicts"])]),
+            tables.run(known),
+        ],
     }
     _write(target / "report.md", environment.get_template("report.md.j2").render(shown).encode())
     page = target / "index.html"

@@ -1,5 +1,6 @@
 """Tables of the report, and the readings of a document that tables and figures share. Nothing is computed here."""
 
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -53,7 +54,8 @@ def sentence(document: dict[str, Any]) -> str:
     parts = [f"{count} {status.lower()}" for status, count in counts.items()]
     known = [v["confidence"] for v in verdicts if v["confidence"] is not None]
     text = f"{plural(len(verdicts), 'claim')} judged: {', '.join(parts[:-1])} and {parts[-1]}"
-    details = [f"confidence at least {number(min(known), 6)}"] if known else []
+    details = ["nothing sampled"] if known and min(known) == 1 else []
+    details += [f"confidence at least {number(min(known), 6)}"] if known and min(known) < 1 else []
     details += [f"preset {document['options']['preset']}"] if "preset" in document["options"] else []
     details.append(f"seed {document['seed']}")
     return f"{text} ({', '.join(details)})."
@@ -74,9 +76,14 @@ def compared(example: dict[str, Any]) -> str:
 def repeat(document: dict[str, Any]) -> str:
     """Spell the command that repeats the run."""
     options = document["options"]
-    names = [name for name in ("preset", "limit_error", "seed", "device") if options.get(name) is not None]
-    named = [f"--{name.replace('_', '-')} {options[name]}" for name in names]
-    return " ".join(["rescert", document["job"], *options.get("suites", ()), *named])
+    order = ("of", "kind", "budget", "sharpen", "replay", "preset", "limit_error", "seed", "device")
+    named = []
+    for name in (name for name in order if options.get(name) not in (None, False)):
+        value = [] if options[name] is True else [shlex.quote(str(options[name]))]
+        named.append(" ".join([f"--{name.replace('_', '-')}", *value]))
+    # A bound may begin with a minus sign.
+    stated = ["--", shlex.quote(options["bound"])] if options.get("bound") else []
+    return " ".join(["rescert", document["job"], *options.get("suites", ()), *named, *stated])
 
 
 def counterexample(verdict: dict[str, Any]) -> list[tuple[str, str]]:

@@ -1,9 +1,12 @@
 """Named random streams: a stream is known by what it is for, so adding or reordering work changes no other draw."""
 
 import hashlib
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
+
+if TYPE_CHECKING:
+    import torch
 
 
 def _digest(root: int, path: tuple[str | int, ...]) -> bytes:
@@ -15,6 +18,8 @@ def generator(root: int, *path: str | int) -> np.random.Generator:
     return np.random.Generator(np.random.SFC64(int.from_bytes(_digest(root, path)[:16], "big")))
 
 
-def torch_generator(root: int, *path: str | int, device: str = "cpu") -> torch.Generator:
+def torch_generator(root: int, *path: str | int, device: str = "cpu") -> "torch.Generator":
     """Return the torch stream called ``path`` under the seed ``root``."""
+    import torch  # seconds, where NumPy's streams do
+
     return torch.Generator(device).manual_seed(int.from_bytes(_digest(root, path)[:8], "big") >> 1)

@@ -17,6 +17,8 @@ from sympy import Eq, Expr, Piecewise, Symbol
 
 from .symbols import TABLE, mu2, unfold
 
+TRANSCENDENTAL = (sympy.exp, sympy.log, sympy.erf, sympy.gamma)
+
 
 @functools.cache
 def arguments(expression: Expr) -> tuple[str, ...]:
@@ -88,7 +90,7 @@ def total(expression: Expr, names: tuple[str, ...]) -> Expr:
     Raises:
         ValueError: If the expression depends on further letters.
     """
-    reduced = sympy.cancel(sympy.together(unfold(expression, keep=names)))
+    reduced = _reduced(unfold(expression, keep=names))
     foreign = sorted(str(symbol) for symbol in reduced.free_symbols if str(symbol) not in names)
     if foreign:
         raise ValueError(f"function: {expression} also depends on {', '.join(foreign)}; name them as arguments too.")
@@ -102,6 +104,28 @@ def total(expression: Expr, names: tuple[str, ...]) -> Expr:
     # Both branches are evaluated on arrays: the generic one is kept away from the point that it does not serve.
     elsewhere = generic.xreplace({norm: norm + _indicator_of_zero(norm)})
     return Piecewise((zero_mean, Eq(norm, 0)), (elsewhere, True))
+
+
+def _reduced(expr: Expr) -> Expr:
+    """Cancel an expression, the arguments of its exponentials and the like on their own.
+
+    Left to itself, sympy writes 1 - exp(-x) over the denominator exp(x), which is infinity over infinity for floats.
+    """
+    inside: dict[Expr, Expr] = {}
+
+    def hide(node: Expr) -> Expr:
+        if node.is_Atom:
+            return node
+        if isinstance(node, TRANSCENDENTAL):
+            kept = node.func(*map(_reduced, node.args))
+            if kept.is_number:
+                return kept
+            letter = sympy.Dummy(real=True)
+            inside[letter] = kept
+            return letter
+        return node.func(*map(hide, node.args))
+
+    return sympy.cancel(sympy.together(hide(expr))).xreplace(inside)
 
 
 def _at_zero_mean(reduced: Expr) -> Expr:

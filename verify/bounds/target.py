@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,7 @@ class Counterexample:
     """A case that breaks a bound, shrunk and confirmed.
 
     Attributes:
+        subject: The case in a line.
         where: As of a case; ``Target.confirm(claim, where)`` computes it again.
         observed: The quantity: an exact fraction, a decimal enclosure, or an interval.
         bound: The expression there, likewise.
@@ -76,6 +78,7 @@ class Counterexample:
         table: What a person needs to check it by hand: (what, value) in reading order.
     """
 
+    subject: str
     where: dict[str, Any]
     observed: str
     bound: str
@@ -132,9 +135,8 @@ class Target:
         quantity: What a claim speaks about, and the letters it may use.
         kinds: The kinds of claim that the search can break; the first is the default.
         points: Draws letters that some real case has, to look at an expression before the search.
-        search: Looks for a counterexample; given the hint of ``decide``, if there is one.
-        confirm: Computes a case again; a counterexample if it breaks the claim, else None. ValueError for a ``where``
-            that it does not understand.
+        home: Module, below this package, with the two functions of the search: ``search`` and ``confirm``. It is
+            imported when they are first called, for it may need what a glance at an expression does not.
         decide: Tries to prove the claim, or to learn where it could fail; None if it can say nothing.
         spellings: Names in text that mean another letter here, as in {"M": "M_units"}.
         limits: Lowest and highest value that the quantity can have at all; a bound beyond the first is an error, one
@@ -144,8 +146,28 @@ class Target:
     quantity: Quantity
     kinds: tuple[Kind, ...]
     points: Callable[[np.random.Generator, int], Points]
-    search: Callable[[Claim, Effort, dict[str, float] | None], Searched]
-    confirm: Callable[[Claim, dict[str, Any]], Counterexample | None]
+    home: str
     decide: Callable[[Claim], Decision | None] | None = None
     spellings: Mapping[str, str] = field(default_factory=dict)
     limits: tuple[float, float] = (-math.inf, math.inf)
+
+    @property
+    def name(self) -> str:
+        """The quantity's id, as ``--of`` takes it."""
+        return self.quantity.id
+
+    def search(self, claim: Claim, effort: Effort, hint: dict[str, float] | None = None) -> Searched:
+        """Look for a counterexample, first near the letters of ``hint``."""
+        return self._home.search(claim, effort, hint)
+
+    def confirm(self, claim: Claim, where: dict[str, Any]) -> Counterexample | None:
+        """Compute a case again; a counterexample if it breaks the claim.
+
+        Raises:
+            ValueError: If ``where`` is none that the search of this quantity writes.
+        """
+        return self._home.confirm(claim, where)
+
+    @property
+    def _home(self) -> Any:
+        return import_module(f".{self.home}", __package__)

@@ -1,0 +1,157 @@
+"""What a stage of the search keeps of the cases it tries: counts, the tightest and the loosest, and the violation."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..checks import Undefined
+from .exact_case import FiniteCase
+from .laws import DIMS, SCALES
+from .screen import ROUNDING, Screen
+from .target import Case
+from .two_atoms import TwoAtoms
+
+# Of the cases that floats call broken, simplest first, and of those that they cannot tell from equality.
+BROKEN, EQUAL, DOUBTFUL = 12, 600, 3
+
+
+@dataclass(kw_only=True)
+class Tally:
+    """Everything that one unit of work found.
+
+    Attributes:
+        stage: Of the search.
+        counts: "laws", "cells", "exact", "draws".
+        cases: (family, M, K, tightest or loosest) -> case.
+        violation: The first case that breaks the claim, as decided without floats, or None.
+        undefined: How many real cases have no value of the expression, and the first of them.
+        undecided: Other reasons why the claim stays open.
+    """
+
+    stage: str
+    counts: Counter[str] = field(default_factory=Counter)
+    cases: dict[tuple[str, int, int, bool], tuple[float, Case]] = field(default_factory=dict)
+    violation: dict[str, Any] | None = None
+    undefined: tuple[int, str] = (0, "")
+    undecided: list[str] = field(default_factory=list)
+
+    def keep(self, case: Case, ratio: float, *, tightest: bool = True) -> None:
+        """Keep a case if it is the tightest (or the loosest) of its family at its size."""
+        key = (case.family, case.where["M"], case.where["K"], tightest)
+        known = self.cases.get(key)
+        if known is None or (ratio > known[0] if tightest else ratio < known[0]):
+            self.cases[key] = (ratio, case)
+
+    def keep_both(self, case: Case, ratio: float) -> None:
+        """Keep a case if it is the tightest or the loosest; 0 against 0 is neither."""
+        if case.observed != 0 or case.bound != 0:
+            self.keep(case, ratio)
+            self.keep(case, ratio, tightest=False)
+
+    def add(self, other: "Tally") -> None:
+        """Take in what another unit of the same stage found; its violation counts if there was none before."""
+        self.counts += other.counts
+        for (*_, tightest), (ratio, case) in other.cases.items():
+            self.keep(case, ratio, tightest=tightest)
+        self.violation = self.violation or other.violation
+        self.undefined = (self.undefined[0] + other.undefined[0], self.undefined[1] or other.undefined[1])
+        self.undecided += other.undecided
+
+    def no_value(self, label: str, count: int = 1) -> None:
+        """Count cases in which the expression is no real number."""
+        self.undefined = (self.undefined[0] + count, self.undefined[1] or label)
+
+
+def finite(tally: Tally, screen: Screen, case: FiniteCase) -> float:
+    """Hold a claim against a finite law; its ratio, NaN where the expression has no value."""
+    p, bound = float(case.p), screen.at(case)
+    tally.counts.update(laws=1, cells=1, exact=1)
+    ratio = float(screen.ratio(p, bound))
+    if np.isnan(bound) or bool(screen.suspect(p, bound)):
+        _decide(tally, screen, [case])
+    if not np.isnan(ratio):
+        tally.keep_both(_case(tally.stage, case, p, bound), ratio)
+    return ratio
+
+
+def pairs(tally: Tally, screen: Screen, laws: TwoAtoms, M: int, K: int) -> np.ndarray:
+    """Hold a claim against many laws of two atoms, in several dimensions and units if it depends on them.
+
+    Returns:
+        The largest ratio of each law, shape (n,), minus infinity where the expression has no value.
+    """
+    if not len(laws):
+        return np.zeros(0)
+    p = laws.misalignment(M, K)
+    dims = np.array([laws.dim, *(np.full(len(laws), d) for d in DIMS)]) if "N" in screen.names else laws.dim[None]
+    scales = SCALES if screen.depends_on_units() else SCALES[:1]
+    unit = np.array([float(x) for x in scales])[:, None, None] ** 2
+    power = {"mu_Sigma_mu": 2, "tr_Sigma2": 2}
+    moments = {name: x * unit ** power.get(name, 1) for name, x in laws.letters().items()}
+    bound = screen.values({"M": M, "K": K, "N": dims[None], **moments})
+    bound = np.broadcast_to(bound, (len(scales), *dims.shape))
+    ratio = screen.ratio(p, bound)
+    tally.counts.update(laws=len(laws), cells=ratio.size, exact=ratio.size)
+
+    def build(index: Any) -> FiniteCase:
+        u, v, i = (int(x) for x in index)
+        return FiniteCase(law=laws.law(i, int(dims[v, i]), scales[u]), M=M, K=K)
+
+    if tally.violation is None:
+        suspects = np.argwhere(screen.suspect(p, bound))
+        order = np.lexsort((laws.size[suspects[:, 2]], suspects[:, 1], suspects[:, 0]))
+        suspects = suspects[order]
+        sure = ratio[tuple(suspects.T)] > 1 + ROUNDING
+        _decide(tally, screen, (build(i) for i in suspects[sure][:BROKEN]))
+        if tally.violation is None:
+            equal = suspects[~sure]
+            _decide(tally, screen, (build(i) for i in equal[:EQUAL]))
+            if len(equal) > EQUAL:
+                tally.undecided.append(f"{len(equal) - EQUAL} cases of near equality at M={M}, K={K} were left out")
+    nowhere = np.argwhere(np.isnan(bound))
+    before = tally.undefined[0]
+    _decide(tally, screen, (build(i) for i in nowhere[:DOUBTFUL]))
+    if tally.undefined[0] > before:
+        tally.no_value("", max(0, len(nowhere) - DOUBTFUL))
+
+    families = laws.families
+    for family in np.unique(families):
+        masked = np.where((families == family) & ~np.isnan(ratio) & ((p != 0) | (bound != 0)), ratio, -np.inf)
+        for tightest, extreme in ((True, masked), (False, np.where(np.isneginf(masked), -np.inf, -masked))):
+            best = extreme.max()
+            if not np.isneginf(best):
+                # The simplest of those that are alike.
+                alike = np.where(
+                    extreme >= (best if np.isinf(best) else best - ROUNDING * abs(best)), laws.size, np.inf
+                )
+                index = np.unravel_index(int(np.argmin(alike)), ratio.shape)
+                case = _case(tally.stage, build(index), float(p[index[2]]), float(bound[index]))
+                tally.keep(case, float(ratio[index]), tightest=tightest)
+    return np.where(np.isnan(ratio), -np.inf, ratio).max(axis=(0, 1))
+
+
+def _decide(tally: Tally, screen: Screen, cases: Iterable[FiniteCase]) -> None:
+    """Decide cases without floats, up to the first violation; those without a value are counted."""
+    for case in cases:
+        if tally.violation is not None:
+            return
+        try:
+            if case.violation(screen.claim):
+                tally.violation = case.where
+        except Undefined:
+            tally.no_value(case.label)
+
+
+def _case(stage: str, case: FiniteCase, p: float, bound: float) -> Case:
+    return Case(
+        stage=stage,
+        family=case.law.family,
+        subject=case.label,
+        where=case.where,
+        observed=p,
+        bound=bound,
+        exact=True,
+    )

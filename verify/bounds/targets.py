@@ -1,0 +1,38 @@
+"""Every quantity that can be checked, by the id of ``--of``. A new one registers here; tutorial.md shows how."""
+
+import difflib
+import functools
+
+from ...theory.alignment import MISALIGNMENT
+from ...theory.claims import Kind
+from . import domain
+from .target import Target
+
+
+@functools.cache
+def targets() -> dict[str, Target]:
+    """Return the registered targets by name."""
+    registered = (
+        Target(
+            quantity=MISALIGNMENT,
+            kinds=(Kind.UPPER_BOUND, Kind.LOWER_BOUND, Kind.IDENTITY),
+            points=domain.moment_points,
+            home="misalignment",
+            limits=(0.0, 1.0),
+        ),
+    )
+    return {target.name: target for target in registered}
+
+
+def find(name: str) -> Target:
+    """Return the target of a quantity.
+
+    Raises:
+        ValueError: If there is none; the message names the nearest.
+    """
+    known = targets()
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
+        hint = f"did you mean {', '.join(near)}?" if near else f"expected one of {', '.join(known)}."
+        raise ValueError(f"no quantity {name!r} can be checked; {hint} `rescert check --list` explains them.")
+    return known[name]
