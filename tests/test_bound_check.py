@@ -182,6 +182,19 @@ def test_bad_input_is_exit_code_2_and_leaves_nothing_behind(tmp_path, arguments,
 def test_the_quantities_are_listed(tmp_path):
     found = json.loads(command("--list", "--json", cwd=tmp_path).stdout)
     letters = next(item for item in found if item["id"] == "misalignment")["letters"]
-    expected = "M K N n_eff d_par d_2 d_align mu2 mu_Sigma_mu tr_Sigma tr_Sigma2 lambda_max".split()
+    expected = [
+        "M",
+        "K",
+        "N",
+        "n_eff",
+        "d_par",
+        "d_2",
+        "d_align",
+        "mu2",
+        "mu_Sigma_mu",
+        "tr_Sigma",
+        "tr_Sigma2",
+        "lambda_max",
+    ]
     assert sorted(letters) == sorted(expected)
     assert letters["mu2"]["unit"] == "q^2"

@@ -17,7 +17,7 @@ from sympy import Eq, Expr, Piecewise, Symbol
 
 from .symbols import TABLE, mu2, unfold
 
-TRANSCENDENTAL = (sympy.exp, sympy.log, sympy.erf, sympy.gamma)
+TRANSCENDENTAL = (sympy.exp, sympy.log, sympy.erf, sympy.erfc, sympy.gamma)
 
 
 @functools.cache
@@ -79,7 +79,8 @@ def _reciprocal() -> Callable[..., Any]:
 @functools.cache
 def compiled(expression: Expr, names: tuple[str, ...]) -> Callable[..., Any]:
     """Return an expression as a numpy function of these letters."""
-    modules = [{"Reciprocal": _reciprocal()}, "numpy"]
+    special = expression.has(sympy.erf, sympy.erfc, sympy.gamma)
+    modules = [{"Reciprocal": _reciprocal()}, "scipy" if special else "numpy"]
     return sympy.lambdify([Symbol(name) for name in names], total(expression, names), modules=modules)
 
 

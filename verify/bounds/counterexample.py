@@ -16,10 +16,11 @@ from ...theory.claims import Claim, Kind
 from ...theory.symbols import TABLE
 from ..checks import Undefined
 from ..decisions import ErrorBudget, Status, clopper_pearson
+from .continuous import ALPHA, decide_by_draws, tail_on_rays
 from .enclosure import Interval, compare, enclose, with_fractions
 from .exact_case import SIGNS, FiniteCase, moments, spell_vector
+from .screen import float_letters, screen_of
 from .shrinking import shrink
-from .stages import ALPHA, decide_by_draws, screen_of
 from .target import Counterexample
 
 ENUMERABLE = 5_000_000
@@ -159,45 +160,13 @@ def _gaussian(claim: Claim, law: Gaussian, M: int, K: int) -> Counterexample | N
     )
 
 
-def tail_on_rays(law: Gaussian, M: int, K: int, digits: int = 30) -> float:
-    """P(X <= 0) in mpmath by the cumulants of A4, along two rays from a point that is no saddle point."""
-    groups: dict[float, tuple[int, Any]] = {}
-    for mean, eigenvalue in zip(law.mean.tolist(), law.eigenvalues.tolist(), strict=True):
-        count, total = groups.get(eigenvalue, (0, mpmath.mpf(0)))
-        groups[eigenvalue] = (count + 1, total + mpmath.mpf(mean) ** 2)
-    with mpmath.workdps(digits):
-        MK, inverse = mpmath.mpf(M) * K, mpmath.mpf(1) / M + mpmath.mpf(1) / K
-
-        def cumulant(s: Any) -> Any:
-            total = mpmath.mpf(0)
-            for eigenvalue, (count, mean2) in groups.items():
-                rest = 1 - s * s * eigenvalue * eigenvalue / MK
-                total += -count * mpmath.log(rest) / 2 + mean2 * (s + s * s * eigenvalue * inverse / 2) / rest
-            return total
-
-        edge = mpmath.sqrt(MK) / max(groups)
-        grid = [-edge * k / 64 for k in range(1, 64)]
-        start = mpmath.mpf("0.8") * min(grid, key=lambda s: mpmath.re(cumulant(s)) - mpmath.log(-s))
-        width = 1 / mpmath.sqrt(abs(mpmath.diff(cumulant, start, 2)) + 1 / start**2)
-        ray = mpmath.expjpi(mpmath.mpf(2) / 3)
-        step = mpmath.mpf(1) / 24
-
-        def term(k: int) -> Any:
-            r = width * mpmath.exp(mpmath.pi / 2 * mpmath.sinh(step * k))
-            s = start + r * ray
-            slope = r * mpmath.pi / 2 * mpmath.cosh(step * k)
-            return mpmath.im(mpmath.exp(cumulant(s)) / s * ray) * slope
-
-        return float(-step * mpmath.fsum(term(k) for k in range(-100, 101)) / mpmath.pi)
-
-
 # Laws that can only be drawn
 
 
 def _sampled(claim: Claim, law: Population, M: int, K: int) -> Counterexample | None:
     if claim.kind is Kind.IDENTITY:
         return None
-    letters = {"M": M, "K": K, "N": law.dim, **{n: float(x) for n, x in law.moments.as_dict().items()}}
+    letters = float_letters(law, M, K)
     bound = float(screen_of(claim).values(letters))
     if bound != bound:
         return None

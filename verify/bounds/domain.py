@@ -89,7 +89,9 @@ def examine(claim: Claim, points: Points, limits: tuple[float, float]) -> tuple[
     if missing:
         raise BoundError(f"{claim.id}: no values of {', '.join(missing)} to look at.")
     values = _values(claim, {name: points[name] for name in names})
-    _require_numbers(claim, values, points)
+    if np.iscomplexobj(values):
+        _refuse(claim, np.abs(values.imag) > 0, values, points, "no real number")
+    _refuse(claim, np.isnan(values), values, points, "undefined, or no real number")
     lowest, highest = limits
     if claim.kind is Kind.UPPER_BOUND:
         _refuse(claim, values < lowest - SLACK, values, points, f"below {lowest:g}, which no value is")
@@ -108,6 +110,7 @@ def examine(claim: Claim, points: Points, limits: tuple[float, float]) -> tuple[
     if claim.kind is Kind.IDENTITY:
         outside = (values < lowest - SLACK) | (values > highest + SLACK)
         _refuse(claim, outside, values, points, f"outside [{lowest:g}, {highest:g}], where the quantity always is")
+    _refuse(claim, np.isinf(values), values, points, "infinite")
     return _units(claim, values, {name: points[name] for name in names})
 
 
@@ -120,13 +123,6 @@ def _values(claim: Claim, letters: Points) -> NDArray[Any]:
         what = f"{type(error).__name__}: {error}"
         raise BoundError(f"{claim.id}: {claim.expression} cannot be evaluated ({what}).") from None
     return np.broadcast_to(np.asarray(found), (length,))
-
-
-def _require_numbers(claim: Claim, values: NDArray[Any], points: Points) -> None:
-    if np.iscomplexobj(values):
-        _refuse(claim, np.abs(values.imag) > 0, values, points, "no real number")
-    _refuse(claim, np.isnan(values), values, points, "undefined, or no real number")
-    _refuse(claim, np.isinf(values), values, points, "infinite")
 
 
 def _refuse(claim: Claim, bad: NDArray[np.bool_], values: NDArray[Any], points: Points, what: str) -> None:

@@ -37,7 +37,7 @@ def sizes(claim: Claim, hint: Mapping[str, float] | None = None) -> tuple[Size, 
     In the order of M + K, so that the first violation is at the smallest.
     """
     found = set(SIZES)
-    numbers = {int(x) for x in claim.expression.atoms() if x.is_Integer and 1 < x < LARGEST_SIZE}
+    numbers = {abs(int(x)) for x in claim.expression.atoms() if x.is_Integer and 1 < abs(x) < LARGEST_SIZE}
     found |= {size for n in numbers for size in ((n - 1, n - 1), (n, n), (n + 1, n + 1), (2 * n, 2 * n))}
     if hint:
         found |= set(near(hint))

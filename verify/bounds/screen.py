@@ -1,8 +1,9 @@
 """A claim as a function of arrays, and the ratio that says how near it is to being broken."""
 
+import functools
 import warnings
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import sympy
@@ -12,22 +13,12 @@ from sympy import Symbol
 from ...sim.laws import Population
 from ...theory.claims import Claim, Kind
 from ...theory.evaluation import total
+from .exact_case import FiniteCase
 
 Floats = NDArray[np.float64]
 ROUNDING = 1e-9
 # A ratio of ones, of any size: what a bound of the wrong unit depends on and a sound one does not.
 _UNITS = {"mu2": 1, "mu_Sigma_mu": 2, "tr_Sigma": 1, "tr_Sigma2": 2, "lambda_max": 1}
-
-
-class Case(Protocol):
-    """A population with M and K."""
-
-    @property
-    def law(self) -> Population: ...
-    @property
-    def M(self) -> int: ...
-    @property
-    def K(self) -> int: ...
 
 
 class Screen:
@@ -49,10 +40,9 @@ class Screen:
             found = np.where(found.imag == 0, found.real, np.nan)
         return np.broadcast_to(found.astype(np.float64), shape)
 
-    def at(self, case: "Case") -> float:
+    def at(self, case: FiniteCase) -> float:
         """Evaluate at one law with M and K."""
-        letters = {"M": case.M, "K": case.K, "N": case.law.dim, **case.law.moments.as_dict()}
-        return float(self.values({name: float(x) for name, x in letters.items()}))
+        return float(self.values(float_letters(case.law, case.M, case.K)))
 
     def ratio(self, p: ArrayLike, bound: ArrayLike) -> Floats:
         """How near the claim is to being broken: beyond 1 it is.
@@ -85,6 +75,18 @@ class Screen:
         letters["lambda_max"] = 1.2
         scaled = {name: x * 1.7 ** _UNITS.get(name, 0) for name, x in letters.items()}
         return not np.allclose(self.values(letters), self.values(scaled), rtol=1e-9, atol=0, equal_nan=True)
+
+
+@functools.lru_cache(maxsize=4)
+def screen_of(claim: Claim) -> Screen:
+    """Compile a claim once a process."""
+    return Screen(claim)
+
+
+def float_letters(law: Population, M: int, K: int) -> dict[str, float]:
+    """Every underived letter, as floats."""
+    letters = {"M": M, "K": K, "N": law.dim, **law.moments.as_dict()}
+    return {name: float(x) for name, x in letters.items()}
 
 
 def _reciprocal(x: Any) -> Any:

@@ -4,30 +4,34 @@ Units of work are of fixed size and come in a fixed order; the first one in that
 the result depends on neither the number of workers nor their speed: time only cuts the tail off.
 """
 
-import math
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, TimeoutError
+from functools import partial
 from typing import Any
 
 from ...sim.sweep import _processes
 from ...theory.claims import Claim, Kind
-from . import laws, stages
+from . import laws, stages, tightness
+from .continuous import ALPHA
 from .counterexample import confirm
 from .enclosure import with_fractions
 from .laws import Size
-from .stages import ALPHA, Unit
+from .screen import screen_of
+from .stages import Unit
 from .tally import Tally
 from .target import Case, Counterexample, Effort, Searched
 
-SHOWN_CASES = 400
-EXAMPLES, STEPS, MOVES = 150, 6, 300
-REFINED_SIZES, STARTS = 16, 6
+SHOWN_CASES, POLISHED = 400, 60
+EXAMPLES, STEPS, MOVES = 150, 8, 400
+REFINED_SIZES, STARTS = 40, 6
 # Share of the time after which no unit of a stage is begun, so that every stage has its turn.
 SHARE = {"random laws": 0.5, "refined laws": 0.8, "Gaussian laws": 0.9, "sampled laws": 1.0}
 # A worker that is in the middle of a unit when the time is up may finish it.
 GRACE = 5.0
+# Seconds in which workers are born; with less than that left nothing is begun.
+BIRTH = 3.0
 
 
 def search(claim: Claim, effort: Effort, hint: Mapping[str, float] | None = None) -> Searched:
@@ -66,39 +70,52 @@ class _Search:
             ("Gaussian laws", self.gaussian),
             ("sampled laws", self.sampled),
         ):
-            if self.found is not None and not self.effort.sharpen:
+            if self.over:
                 break
             self.stage(stage, units())
         return self.result()
 
-    def settle(self, tally: Tally) -> bool:
-        """Take in what a unit found; whether the search is over."""
-        violation = tally.violation
-        self.tallies.setdefault(tally.stage, Tally(stage=tally.stage)).add(tally)
-        if violation is not None and self.found is None:
-            self.found = confirm(self.claim, violation, simplify=True)
-            if self.found is None:
-                self.tallies[tally.stage].undecided.append(f"a violation was seen but not confirmed: {violation}")
+    @property
+    def over(self) -> bool:
+        """Whether a violation was found that is enough."""
         return self.found is not None and not self.effort.sharpen
+
+    def add(self, tally: Tally) -> None:
+        """Take in what a unit found."""
+        self.tallies.setdefault(tally.stage, Tally(stage=tally.stage)).add(tally)
+
+    def confirm(self, tally: Tally) -> None:
+        """Turn a unit's violation into the counterexample, unless there is one."""
+        if self.found is not None or tally.violation is None:
+            return
+        self.found = confirm(self.claim, tally.violation, simplify=True)
+        if self.found is None:
+            self.tallies[tally.stage].undecided.append(f"a violation was seen but not confirmed: {tally.violation}")
 
     # Stages
 
     def here(self) -> None:
-        """Run what is quick in this process: the laws of the hint and the extremal ones."""
-        screen = stages.screen_of(self.claim)
-        sizes = laws.sizes(self.claim, self.hint)
+        """Run what is quick in this process: the laws of the hint, and the extremal ones at every size.
+
+        All of it is run all the same when a violation turns up, for the picture, and for the smallest M + K.
+        """
+        screen = screen_of(self.claim)
+        units: list[Callable[[], Tally]] = []
         if self.hint:
-            for size in laws.near(self.hint):
-                if self.settle(stages.near_hint(screen, self.hint, size)):
-                    return
-        for done, size in enumerate(sizes):
-            self.effort.on_progress("extremal laws", done, len(sizes))
+            units += [partial(stages.near_hint, screen, self.hint, size) for size in laws.near(self.hint)]
+        units += [partial(stages.extremal_laws, screen, size) for size in laws.sizes(self.claim, self.hint)]
+        broken: list[Tally] = []
+        for done, unit in enumerate(units):
+            self.effort.on_progress("extremal laws", done, len(units))
             if self.late(1.0):
                 self.finished = False
-                return
-            # The whole grid is tried all the same: it is what the picture shows.
-            self.settle(stages.extremal_laws(screen, size))
-        self.effort.on_progress("extremal laws", len(sizes), len(sizes))
+                break
+            tally = unit()
+            self.add(tally)
+            broken += [tally] if tally.violation else []
+        for tally in sorted(broken, key=_samples):
+            self.confirm(tally)
+        self.effort.on_progress("extremal laws", len(units), len(units))
 
     def random(self) -> list[Unit]:
         """Units of random laws."""
@@ -142,13 +159,15 @@ class _Search:
         for tally in self.in_order(units, SHARE[stage]):
             done += 1
             self.effort.on_progress(stage, done, len(units))
-            if self.settle(tally):
+            self.add(tally)
+            self.confirm(tally)
+            if self.over:
                 return
         self.finished &= done == len(units)
 
     def in_order(self, units: Sequence[Unit], share: float) -> Iterator[Tally]:
         """Yield what the units found, in their order; none is begun after its share of the time."""
-        if self.late(share) or not units:
+        if self.left(share) < BIRTH or not units:
             return
         with _processes(self.effort.workers) as pool:
             waiting, flying = deque(units), deque[Future[Tally]]()
@@ -182,16 +201,16 @@ class _Search:
     # The result
 
     def ranked(self) -> list[Case]:
-        """The tightest cases of every family, size and stage, tightest first."""
+        """The tightest cases of every family, size and stage, tightest first and of equal ones the simplest."""
         kept = [
-            (ratio, case)
+            (-round(ratio, 9), case.where["M"] + case.where["K"], len(case.subject), place, case)
             for tally in self.tallies.values()
-            for (*_, tightest), (ratio, case) in tally.cases.items()
+            for place, ((*_, tightest), (ratio, case)) in enumerate(tally.cases.items())
             if tightest
         ]
-        return [case for _, case in sorted(kept, key=lambda both: -both[0])]
+        return [case for *_, case in sorted(kept, key=lambda entry: entry[:-1])]
 
-    def shown(self) -> tuple[Case, ...]:
+    def shown(self, ranked: Sequence[Case]) -> tuple[Case, ...]:
         """For the picture: the tightest of all, then a loosest one for each family and stage."""
         loosest: dict[tuple[str, str], tuple[float, Case]] = {}
         for tally in self.tallies.values():
@@ -200,7 +219,7 @@ class _Search:
                 if not tightest and (key not in loosest or ratio < loosest[key][0]):
                     loosest[key] = (ratio, case)
         last = [case for _, case in loosest.values()]
-        return (*self.ranked()[: SHOWN_CASES - len(last)], *last)
+        return (*ranked[: SHOWN_CASES - len(last)], *last)
 
     def result(self) -> Searched:
         """Put together what the stages found."""
@@ -210,26 +229,23 @@ class _Search:
             first = next(tally.undefined[1] for tally in self.tallies.values() if tally.undefined[0])
             undecided.append(f"the expression is no finite real number in {count} cases, the first of them {first}")
         ranked = self.ranked()
+        ranked[:POLISHED] = [tightness.polished(self.claim, case) for case in ranked[:POLISHED]]
         sampled = any(tally.counts["draws"] for tally in self.tallies.values())
         return Searched(
             counterexample=self.found,
-            cases=self.shown(),
+            cases=self.shown(ranked),
             tightest=ranked[0] if ranked else None,
             tried={name: dict(tally.counts) for name, tally in self.tallies.items() if tally.counts},
             undecided=tuple(undecided),
             confidence=1 - ALPHA if sampled else 1.0,
             finished=self.finished,
-            results={"sharpen": self.sharpened(ranked)} if self.effort.sharpen else {},
+            results={"sharpen": tightness.constant(self.claim, ranked)} if self.effort.sharpen else {},
         )
 
-    def sharpened(self, ranked: Sequence[Case]) -> dict[str, Any]:
-        """The constant that the tightest exact case leaves to the bound, rounded to the side where it still holds."""
-        case = next((case for case in ranked if case.exact), None)
-        if case is None or self.claim.kind is Kind.IDENTITY:
-            return {}
-        ratio = case.ratio(self.claim.kind)
-        constant = 1 / ratio if self.claim.kind is Kind.LOWER_BOUND else ratio
-        return {"constant": constant if math.isfinite(constant) else None, "subject": case.subject, "where": case.where}
+
+def _samples(tally: Tally) -> int:
+    assert tally.violation is not None
+    return tally.violation["M"] + tally.violation["K"]
 
 
 def _neighbours(M: int, K: int) -> Iterator[Size]:

@@ -1,7 +1,8 @@
 """A bound as text: parsed by Python's ``ast``, built into sympy by hand, refused before it can cost anything.
 
 The language: integers and decimals (exact rationals), the letters of the quantity, ``+ - * / **``, unary minus, and
-``sqrt exp log min max abs normal_cdf erf gamma`` (also Min, Max, Abs). Nothing of the text is ever evaluated as code.
+``sqrt exp log min max abs normal_cdf erf erfc gamma`` (also Min, Max, Abs). Nothing is ever
+evaluated as code.
 """
 
 import ast
@@ -42,7 +43,9 @@ FUNCTIONS: dict[str, tuple[Callable[..., Expr], int, int]] = {
     "abs": (sympy.Abs, 1, 1),
     "min": (sympy.Min, 1, 8),
     "max": (sympy.Max, 1, 8),
-    "normal_cdf": (lambda x: (1 + sympy.erf(x / sympy.sqrt(2))) / 2, 1, 1),
+    "erfc": (sympy.erfc, 1, 1),
+    # By erfc and not by 1 + erf, which is 0 for floats in the lower tail.
+    "normal_cdf": (lambda x: sympy.erfc(-x / sympy.sqrt(2)) / 2, 1, 1),
 }
 """By name: what builds it, fewest and most arguments."""
 SPELLINGS = {"Min": "min", "Max": "max", "Abs": "abs"}
@@ -98,7 +101,7 @@ class _Builder:
 
     def build(self, node: ast.expr, depth: int) -> Expr:
         if depth > DEPTH:
-            raise self.error(node, f"nested deeper than {DEPTH}; write it flatter.")
+            raise self.error(node, f"nested deeper than {DEPTH}; write it flatter, or in parts.")
         match node:
             case ast.Constant():
                 return self.number(node)
@@ -108,17 +111,30 @@ class _Builder:
                 value = self.build(node.operand, depth + 1)
                 return -value if isinstance(node.op, ast.USub) else value
             case ast.BinOp():
-                left, right = self.build(node.left, depth + 1), self.build(node.right, depth + 1)
-                if isinstance(node.op, ast.Pow):
-                    return self.power(node, left, right)
-                if type(node.op) in OPERATORS:
-                    return self.sound(node, OPERATORS[type(node.op)](left, right))
-                hint = "write ** for powers" if isinstance(node.op, ast.BitXor) else "use + - * / **"
-                raise self.error(node.right, f"an operator that is not in the language; {hint}.")
+                return self.chain(node, depth)
             case ast.Call():
                 return self.call(node, depth)
         kind = type(node).__name__.lower()
         raise self.error(node, f"{kind} is not in the language: numbers, letters, + - * / ** and functions are.")
+
+    def chain(self, node: ast.BinOp, depth: int) -> Expr:
+        """A sum of many terms nests to the left as deep as it is long: followed without a call each."""
+        links: list[ast.BinOp] = []
+        first: ast.expr = node
+        while isinstance(first, ast.BinOp):
+            links.append(first)
+            first = first.left
+        value = self.build(first, depth + 1)
+        for link in reversed(links):
+            right = self.build(link.right, depth + 1)
+            if isinstance(link.op, ast.Pow):
+                value = self.power(link, value, right)
+            elif type(link.op) in OPERATORS:
+                value = self.sound(link, OPERATORS[type(link.op)](value, right))
+            else:
+                hint = "write ** for powers" if isinstance(link.op, ast.BitXor) else "use + - * / **"
+                raise self.error(link.right, f"an operator that is not in the language; {hint}.")
+        return value
 
     def number(self, node: ast.Constant) -> Expr:
         if isinstance(node.value, bool) or not isinstance(node.value, int | float):
