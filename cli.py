@@ -219,9 +219,14 @@ def claims(
     """List the claims of the theory, or print one with its proof."""
     from .theory import registry
     from .theory.claims import describe
+    from .verify.bounds.proving import orderings
 
     if claim is not None:
-        found = describe(registry.find(claim))
+        asked = registry.find(claim)
+        found = describe(asked)
+        found["orderings"] = [
+            {"relation": item.relation, "other": item.other} for item in orderings(asked, registry.claims())
+        ]
         _print_json(found) if as_json else _print_claim(found)
     elif as_json:
         _print_json([describe(item) for item in registry.claims()])
@@ -248,6 +253,9 @@ def _print_claim(found: dict[str, Any]) -> None:
     ]
     for name, text in rows:
         console.print(f"  {name:<12} {escape(text)}")
+    for ordering in found["orderings"]:
+        compared = "compares with" if ordering["relation"] == "incomparable" else ordering["relation"]
+        console.print(f"  {compared:<12} {ordering['other']}  [dim](for all letters that a law can have, by z3)[/dim]")
     if found["proof"] is None:
         console.print("  proof        none on record: judged by computation")
         return

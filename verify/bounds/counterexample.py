@@ -94,8 +94,9 @@ def _rows(claim: Claim, case: FiniteCase, value: Interval) -> Iterator[tuple[str
     hits, total = case.counted
     yield "pairs of sums with X <= 0", f"{hits} of {total}"
     if hits <= SHOWN_OUTCOMES:
-        for x, weight in sorted(case.outcomes()):
-            yield f"X = {spell(x)}", f"with probability {spell(weight)}"
+        for u, v, x, weight in sorted(case.outcomes(), key=lambda outcome: outcome[2:]):
+            means = f"mu_M = {spell_vector(u)}, g_K = {spell_vector(v)}"
+            yield means, f"X = {spell(x)}, with probability {spell(weight)}"
     yield "P(X <= 0)", _both(Interval(low=case.p, high=case.p))
     yield f"claimed ({claim.kind}): {claim.expression}", _both(value)
     yield "P minus the claimed value", _both(Interval(low=case.p - value.high, high=case.p - value.low))

@@ -18,6 +18,7 @@ from .enclosure import Interval, compare
 
 # Of the largest eigenvalue, which LAPACK gives to a few units of the last place of the norm.
 EIGENVALUE_ERROR = Fraction(1, 10**11)
+Vector = tuple[Fraction, ...]
 SIGNS = {Kind.UPPER_BOUND: (1,), Kind.LOWER_BOUND: (-1,), Kind.IDENTITY: (1, -1)}
 
 
@@ -58,13 +59,17 @@ class FiniteCase:
         sign = compare(claim, self.letters, Interval(low=self.p, high=self.p))[1]
         return sign if sign in SIGNS[claim.kind] else 0
 
-    def outcomes(self) -> Iterator[tuple[Fraction, Fraction]]:
-        """Pairs of distinct values of (u, v) that have X <= 0: X and the probability."""
-        unit = Fraction(1, self.M * self.K * self.law.denominator**2)
-        (_, p), (_, r) = self._sums
+    def outcomes(self) -> Iterator[tuple[Vector, Vector, Fraction, Fraction]]:
+        """Distinct values of (u, v) that have X <= 0: u, v, X and the probability."""
+        (U, p), (V, r) = self._sums
         for i, row in enumerate(self._products):
             for j in np.flatnonzero(row <= 0):
-                yield int(row[j]) * unit, Fraction(int(p[i] * r[j]), self._total)
+                u, v = self._mean(U[i], self.M), self._mean(V[j], self.K)
+                x = sum((a * b for a, b in zip(u, v, strict=True)), Fraction())
+                yield u, v, x, Fraction(int(p[i] * r[j]), self._total)
+
+    def _mean(self, total: NDArray, size: int) -> Vector:
+        return tuple(Fraction(int(x), size * self.law.denominator) for x in total)
 
     @property
     def outcome_pairs(self) -> int:

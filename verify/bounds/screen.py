@@ -62,6 +62,20 @@ class Screen:
         ratio = np.where(under <= 0, np.where(broken, np.inf, np.where(over == under, 1.0, 0.0)), ratio)
         return np.where(np.isnan(bound) | np.isnan(p), np.nan, ratio)
 
+    def guide(self, p: ArrayLike, bound: ArrayLike) -> Floats:
+        """What a search climbs: the ratio, but below 1 no higher than that of the complements.
+
+        Near P = 1 every bound is tight, and nothing is to be found there unless the complements agree as well.
+        """
+        ratio = self.ratio(p, bound)
+        if self.kind is Kind.IDENTITY:
+            return ratio
+        p, bound = np.asarray(p, dtype=float), np.asarray(bound, dtype=float)
+        over, under = (1 - p, 1 - bound) if self.kind is Kind.LOWER_BOUND else (1 - bound, 1 - p)
+        with np.errstate(all="ignore"):
+            complement = np.where(under > 0, over / under, np.where(over < 0, 0.0, 1.0))
+        return np.where(ratio > 1, ratio, np.minimum(ratio, complement))
+
     def suspect(self, p: ArrayLike, bound: ArrayLike) -> NDArray[np.bool_]:
         """Where floats cannot tell that the claim holds."""
         p, bound = np.asarray(p, dtype=float), np.asarray(bound, dtype=float)

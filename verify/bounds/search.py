@@ -29,7 +29,7 @@ REFINED_SIZES, STARTS = 40, 6
 # Share of the time after which no unit of a stage is begun, so that every stage has its turn.
 SHARE = {"random laws": 0.5, "refined laws": 0.8, "Gaussian laws": 0.9, "sampled laws": 1.0}
 # A worker that is in the middle of a unit when the time is up may finish it.
-GRACE = 5.0
+GRACE = 2.0
 # Seconds in which workers are born; with less than that left nothing is begun.
 BIRTH = 3.0
 
@@ -119,11 +119,13 @@ class _Search:
 
     def random(self) -> list[Unit]:
         """Units of random laws."""
-        return [("random laws", {"index": i, "examples": EXAMPLES}) for i in range(self.scaled(24))]
+        return [("random laws", {"index": i, "examples": EXAMPLES}) for i in range(self.scaled(16))]
 
     def refined(self) -> list[Unit]:
         """Units that improve the best laws so far."""
+        screen = screen_of(self.claim)
         finite = [case for case in self.ranked() if case.where["population"]["name"] == "finite"]
+        finite.sort(key=lambda case: -round(float(screen.guide(case.observed, case.bound)), 9))
         units: list[Unit] = []
         sizes: dict[Size, list[dict[str, Any]]] = {}
         for case in finite:

@@ -14,7 +14,8 @@ from .screen import ROUNDING, Screen
 from .target import Case
 from .two_atoms import TwoAtoms
 
-# Of the cases that floats call broken, simplest first, and of those that they cannot tell from equality.
+# Of the cases that floats call broken, simplest first, of those that they cannot tell from equality (any more are not
+# counted as tried), and of those without a value.
 BROKEN, EQUAL, DOUBTFUL = 12, 600, 3
 
 
@@ -66,7 +67,7 @@ class Tally:
 
 
 def finite(tally: Tally, screen: Screen, case: FiniteCase) -> float:
-    """Hold a claim against a finite law; its ratio, NaN where the expression has no value."""
+    """Hold a claim against a finite law; how near it comes to breaking it, NaN where the expression has no value."""
     p, bound = float(case.p), screen.at(case)
     tally.counts.update(laws=1, cells=1, exact=1)
     ratio = float(screen.ratio(p, bound))
@@ -74,14 +75,14 @@ def finite(tally: Tally, screen: Screen, case: FiniteCase) -> float:
         _decide(tally, screen, [case])
     if not np.isnan(ratio):
         tally.keep_both(_case(tally.stage, case, p, bound), ratio)
-    return ratio
+    return float(screen.guide(p, bound))
 
 
 def pairs(tally: Tally, screen: Screen, laws: TwoAtoms, M: int, K: int) -> np.ndarray:
     """Hold a claim against many laws of two atoms, in several dimensions and units if it depends on them.
 
     Returns:
-        The largest ratio of each law, shape (n,), minus infinity where the expression has no value.
+        How near each law comes to breaking the claim, shape (n,), minus infinity where the expression has no value.
     """
     if not len(laws):
         return np.zeros(0)
@@ -109,8 +110,8 @@ def pairs(tally: Tally, screen: Screen, laws: TwoAtoms, M: int, K: int) -> np.nd
         if tally.violation is None:
             equal = suspects[~sure]
             _decide(tally, screen, (build(i) for i in equal[:EQUAL]))
-            if len(equal) > EQUAL:
-                tally.undecided.append(f"{len(equal) - EQUAL} cases of near equality at M={M}, K={K} were left out")
+            left_out = max(0, len(equal) - EQUAL)
+            tally.counts.subtract({"cells": left_out, "exact": left_out})
     nowhere = np.argwhere(np.isnan(bound))
     before = tally.undefined[0]
     _decide(tally, screen, (build(i) for i in nowhere[:DOUBTFUL]))
@@ -130,7 +131,8 @@ def pairs(tally: Tally, screen: Screen, laws: TwoAtoms, M: int, K: int) -> np.nd
                 index = np.unravel_index(int(np.argmin(alike)), ratio.shape)
                 case = _case(tally.stage, build(index), float(p[index[2]]), float(bound[index]))
                 tally.keep(case, float(ratio[index]), tightest=tightest)
-    return np.where(np.isnan(ratio), -np.inf, ratio).max(axis=(0, 1))
+    guide = screen.guide(p, bound)
+    return np.where(np.isnan(guide), -np.inf, guide).max(axis=(0, 1))
 
 
 def _decide(tally: Tally, screen: Screen, cases: Iterable[FiniteCase]) -> None:

@@ -5,7 +5,7 @@ import functools
 
 from ...theory.alignment import MISALIGNMENT
 from ...theory.claims import Kind
-from . import domain
+from . import domain, proving
 from .target import Target
 
 
@@ -18,6 +18,7 @@ def targets() -> dict[str, Target]:
             kinds=(Kind.UPPER_BOUND, Kind.LOWER_BOUND, Kind.IDENTITY),
             points=domain.moment_points,
             home="misalignment",
+            decide=proving.decide,
             limits=(0.0, 1.0),
         ),
     )

@@ -35,7 +35,7 @@ def constant(claim: Claim, ranked: Sequence[Case]) -> dict[str, Any]:
         ranked: Cases, tightest first.
 
     Returns:
-        "constant" (None if no c > 0 will do, or no finite one), with the "subject" and "where" of the case that sets it.
+        "constant" (None if no c > 0 will do, or no finite one), with the "subject" and "where" of the case behind it.
     """
     exact = [case for case in ranked if case.exact]
     if not exact or claim.kind is Kind.IDENTITY:
