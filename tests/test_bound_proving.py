@@ -19,6 +19,7 @@ V = "((1/M + 1/K)*mu_Sigma_mu + {})"
 TRUE = {
     "B_exact": B_EXACT,
     "B_align": "1/(1 + n_eff*d_align)",
+    "B_align by min": "1/(1 + n_eff*min(d_par, d_2))",
     "B_align times 1.5": "1.5/(1 + n_eff*d_align)",
     "at most 1": "min(1, 1/(1 + n_eff*d_align))",
     "root of B_exact": f"sqrt({B_EXACT})",

@@ -161,13 +161,13 @@ def _degree(expr: Expr) -> Expr | None:
     if isinstance(expr, sympy.Pow):
         base = _degree(expr.base)
         return base * expr.exp if base is not None and expr.exp.is_number else None
-    degrees = {_degree(argument) for argument in expr.args}
-    if None in degrees:
+    degrees = [degree for argument in expr.args if (degree := _degree(argument)) is not None]
+    if len(degrees) < len(expr.args):
         return None
     if isinstance(expr, sympy.Mul):
-        return sum((_degree(argument) for argument in expr.args), sympy.S.Zero)
+        return sum(degrees, sympy.S.Zero)
     if isinstance(expr, sympy.Add | sympy.Max | sympy.Min | sympy.Abs):
-        return degrees.pop() if len(degrees) == 1 else None
+        return degrees[0] if len(set(degrees)) == 1 else None
     return None
 
 
@@ -184,8 +184,8 @@ class _Question:
         self.definitions: list[Any] = []
         # What must not be, and how many definitions it may rest on: those of the letters inside it, never its own.
         self.forbidden: list[tuple[Any, int]] = []
-        self.numerator, self.denominator = self.fraction(self.plain(expr))
         self.domain = self.moments(expr.free_symbols)
+        self.numerator, _ = self.fraction(self.plain(expr))
 
     # From sympy to polynomials
 
@@ -208,18 +208,19 @@ class _Question:
         raise Unsuited(f"{expr.func.__name__} is no function that z3 decides")
 
     def root(self, base: Expr, order: int) -> Expr:
+        if self.is_flipped(base):
+            return 1 / self.root(1 / base, order)
         key = sympy.Function("root")(base, order)
         if key not in self.helpers:
             letter = self.helpers[key] = Symbol(f"root_{len(self.helpers)}", nonnegative=True)
             top, bottom = self.fraction(base)
             self.forbidden.append((self.polynomial(top) < 0, len(self.definitions)))
-            self.definitions += [
-                self.real(letter) >= 0,
-                self.polynomial(letter**order * bottom - top) == 0,
-            ]
+            self.definitions += [self.real(letter) >= 0, self.polynomial(letter**order * bottom - top) == 0]
         return self.helpers[key]
 
     def extreme(self, arguments: Sequence[Expr], *, largest: bool) -> Expr:
+        if any(self.is_flipped(argument) for argument in arguments):
+            return 1 / self.extreme([1 / argument for argument in arguments], largest=not largest)
         key = sympy.Function("largest" if largest else "least")(*arguments)
         if key not in self.helpers:
             letter = self.helpers[key] = Symbol(f"extreme_{len(self.helpers)}", real=True)
@@ -227,6 +228,21 @@ class _Question:
             self.definitions += [gap >= 0 if largest else gap <= 0 for gap in gaps]
             self.definitions.append(self.z3.Or([gap == 0 for gap in gaps]))
         return self.helpers[key]
+
+    def is_flipped(self, expr: Expr) -> bool:
+        """Whether an expression is to be looked at upside down: positive, and infinite where a moment vanishes.
+
+        Min(1/x, 1/y) = 1/Max(x, y) for x, y >= 0, also where one of them is 0.
+        """
+        top, bottom = sympy.fraction(sympy.cancel(sympy.together(expr)))
+        if bottom.is_number or self.never(self.polynomial(bottom) <= 0):
+            return False
+        if self.never(self.polynomial(top) <= 0) and self.never(self.polynomial(bottom) < 0):
+            return True
+        raise Unsuited(f"{bottom} can vanish")
+
+    def never(self, condition: Any) -> bool:
+        return self.check(condition)[0] is False
 
     def fraction(self, expr: Expr) -> tuple[Expr, Expr]:
         """Return numerator and denominator; the denominator is noted, for it must be positive."""
