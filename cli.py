@@ -459,7 +459,8 @@ def _findings(found: dict[str, Any]) -> Iterator[Any]:
             yield "tried: " + escape("; ".join(_counted(*item) for item in bound["tried"].items()))
         if verdict["tightness"]:
             ratio, subject = verdict["tightness"]["ratio"], verdict["tightness"]["subject"]
-            yield f"tightest: {ratio:.6g} of the bound, {escape(subject)}"
+            times = "infinitely many times" if ratio is None else f"{ratio:.6g} of"
+            yield f"tightest: {times} the bound, {escape(subject)}"
         if sharpened := bound.get("sharpen"):
             yield f"smallest constant that stands: {sharpened['constant']:.6g} (times the bound, on everything tried)"
         yield f"confidence: {verdict['confidence']:.6g}"

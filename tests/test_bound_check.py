@@ -161,7 +161,7 @@ def test_a_file_of_claims(tmp_path):
     ("arguments", "message"),
     [
         (("1/(1+n_eff*dalign)",), "did you mean d_align?"),
-        (("__import__('os').system('true')",), "functions"),
+        (("__import__('os').system('true')",), "bound: "),
         (("9**9**9**9",), "power too large"),
         (("1/(1+n_eff*d_align)", "--of", "misalinment"), "did you mean misalignment"),
         (("1/(1+n_eff*d_align)", "--kind", "rate"), "can be of kind"),

@@ -5,7 +5,9 @@ an interval are taken at its ends, where they are monotone, at twice the digits 
 """
 
 import dataclasses
-from collections.abc import Mapping
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -52,22 +54,20 @@ def enclose(claim: Claim, letters: Mapping[str, int | Fraction | Interval], digi
         Undefined: If the expression has no finite real value there, or uses a function that has no interval.
     """
     names = claim.arguments
-    point = {Symbol(n): _rational(x) for n in names if not isinstance(x := letters[n], Interval)}
-    value = _away_from_zero_mean(total(claim.expression, names)).xreplace(point)
-    if value.is_Rational:
-        exact = Fraction(int(value.p), int(value.q))
-        return Interval(low=exact, high=exact)
-    if value is sympy.nan or value.is_finite is False or value.is_extended_real is False:
-        raise Undefined(f"the expression is {value} here")
+    expression = _away_from_zero_mean(total(claim.expression, names))
     context = type(mpmath.iv)()
     context.dps = digits
-    known = {n: _interval(context, x) for n in names if isinstance(x := letters[n], Interval)}
+    known = {name: _read(context, letters[name]) for name in names}
     try:
-        found = _evaluate(value, known, context)
-    except (ValueError, ZeroDivisionError, mpmath.libmp.ComplexResult, NotImplementedError, AttributeError) as error:
-        raise Undefined(f"no interval for {value}: {error}") from None
-    low, high = (_fraction(end) for end in (found.a, found.b))
-    return Interval(low=low, high=high)
+        try:
+            value = _Evaluation(known, context).of(expression)
+        except _InfiniteError:
+            # Only sympy calculates with infinities.
+            point = {Symbol(name): _rational(x) for name, x in known.items() if isinstance(x, Fraction)}
+            value = _Evaluation(known, context).of(expression.xreplace(point))
+    except (ArithmeticError, ValueError, NotImplementedError) as error:
+        raise Undefined(f"the expression has no finite real value: {error}") from None
+    return _result(value)
 
 
 def compare(claim: Claim, letters: Mapping[str, int | Fraction | Interval], known: Interval) -> tuple[Interval, int]:
@@ -102,13 +102,21 @@ def _away_from_zero_mean(expr: Expr) -> Expr:
     return expr
 
 
-def _rational(x: int | Fraction) -> sympy.Rational:
-    return sympy.Rational(*x.as_integer_ratio())
+def _rational(x: Fraction) -> sympy.Rational:
+    return sympy.Rational(x.numerator, x.denominator)
 
 
-def _interval(context: Any, x: Interval) -> Any:
-    low, high = (context.mpf(end.numerator) / end.denominator for end in (x.low, x.high))
-    return context.mpf([low.a, high.b])
+def _read(iv: Any, x: int | Fraction | Interval) -> Any:
+    if not isinstance(x, Interval):
+        return Fraction(x)
+    low, high = (iv.mpf(end.numerator) / end.denominator for end in (x.low, x.high))
+    return iv.mpf([low.a, high.b])
+
+
+def _result(value: Any) -> Interval:
+    if isinstance(value, Fraction):
+        return Interval(low=value, high=value)
+    return Interval(low=_fraction(value.a), high=_fraction(value.b))
 
 
 def _fraction(end: Any) -> Fraction:
@@ -119,72 +127,117 @@ def _fraction(end: Any) -> Fraction:
     return (-1) ** sign * Fraction(int(mantissa)) * Fraction(2) ** exponent
 
 
-def _evaluate(expr: Expr, known: Mapping[str, Any], iv: Any) -> Any:
-    """Evaluate by recursion over the tree.
+class _InfiniteError(Exception):
+    """1 / 0 where it stands for an infinite quantity."""
 
-    Raises:
-        NotImplementedError: For a function that has no interval here.
+
+class _Evaluation:
+    """Evaluation by recursion over the tree: in fractions as long as that is possible, then in intervals.
+
+    sympy would factor integers of a thousand digits to simplify their roots.
     """
-    if expr.is_Rational:
-        return iv.mpf(int(expr.p)) / int(expr.q)
-    if expr.is_Symbol:
-        return known[expr.name]
-    if expr is sympy.pi:
-        return +iv.pi
-    if expr is sympy.E:
-        return +iv.e
-    parts = [_evaluate(part, known, iv) for part in expr.args]
-    match expr:
-        case sympy.Add():
-            return sum(parts[1:], parts[0])
-        case sympy.Mul():
-            product = parts[0]
-            for part in parts[1:]:
-                product = product * part
-            return product
-        case sympy.Pow():
-            return _power(parts[0], parts[1], expr.exp, iv)
-        case sympy.Max():
-            return iv.mpf([max(p.a for p in parts), max(p.b for p in parts)])
-        case sympy.Min():
-            return iv.mpf([min(p.a for p in parts), min(p.b for p in parts)])
-        case sympy.Abs():
-            return abs(parts[0])
-        case sympy.exp():
-            return iv.exp(parts[0])
-        case sympy.log():
-            _require_positive(parts[0])
-            return iv.log(parts[0])
-        case sympy.gamma():
-            return iv.gamma(parts[0])
-        case sympy.erf():
-            return _monotone(mpmath.erf, parts[0], iv)
-        case sympy.erfc():
-            return -_monotone(lambda x: -mpmath.erfc(x), parts[0], iv)
-        case Reciprocal():
-            return 1 / parts[0]
-    raise NotImplementedError(f"no interval arithmetic for {type(expr).__name__}")
+
+    def __init__(self, known: Mapping[str, Any], iv: Any) -> None:
+        self.known, self.iv = known, iv
+
+    def of(self, expr: Expr) -> Any:
+        """Evaluate.
+
+        Raises:
+            NotImplementedError: For a function that has no interval here.
+            ValueError: Outside the domain of a function; ArithmeticError likewise.
+        """
+        if expr.is_Rational:
+            return Fraction(int(expr.p), int(expr.q))
+        if expr.is_Symbol:
+            return self.known[expr.name]
+        if expr is sympy.pi or expr is sympy.E:
+            return +(self.iv.pi if expr is sympy.pi else self.iv.e)
+        if isinstance(expr, sympy.Piecewise):
+            return self.of(next(value for value, condition in expr.args if self.holds(condition)))
+        parts = [self.of(part) for part in expr.args]
+        if not all(isinstance(part, Fraction) for part in parts) and not isinstance(expr, sympy.Pow):
+            parts = [self.interval(part) for part in parts]
+        match expr:
+            case sympy.Add():
+                return sum(parts[1:], parts[0])
+            case sympy.Mul():
+                return functools.reduce(lambda x, y: x * y, parts)
+            case sympy.Pow():
+                return self.power(*parts)
+            case sympy.Max():
+                return self.extreme(parts, max)
+            case sympy.Min():
+                return self.extreme(parts, min)
+            case sympy.Abs():
+                return abs(parts[0])
+            case Reciprocal():
+                if parts[0] == 0:
+                    raise _InfiniteError
+                return 1 / parts[0]
+        return self.transcendental(expr, self.interval(parts[0]))
+
+    def holds(self, condition: Expr) -> bool:
+        """Decide a condition of ``total``: that something is zero, or nothing."""
+        if condition is sympy.true:
+            return True
+        if not isinstance(condition, sympy.Eq):
+            raise NotImplementedError(f"the condition {condition}")
+        return bool(self.of(condition.lhs) == self.of(condition.rhs))
+
+    def interval(self, x: Any) -> Any:
+        """Widen a fraction to an interval."""
+        return self.iv.mpf(x.numerator) / x.denominator if isinstance(x, Fraction) else x
+
+    def extreme(self, parts: Sequence[Any], choose: Callable[..., Any]) -> Any:
+        """Largest or smallest."""
+        if all(isinstance(part, Fraction) for part in parts):
+            return choose(parts)
+        return self.iv.mpf([choose(part.a for part in parts), choose(part.b for part in parts)])
+
+    def power(self, base: Any, exponent: Any) -> Any:
+        """Power; a root of a square is a fraction."""
+        if isinstance(exponent, Fraction) and exponent.denominator == 1:
+            if base == 0 and exponent < 0:
+                raise _InfiniteError
+            return base ** int(exponent)
+        if isinstance(base, Fraction):
+            if base in (0, 1) and not (base == 0 and not _positive(exponent)):
+                return base
+            if base > 0 and exponent == Fraction(1, 2):
+                roots = [math.isqrt(part) for part in (base.numerator, base.denominator)]
+                if (roots[0] ** 2, roots[1] ** 2) == (base.numerator, base.denominator):
+                    return Fraction(*roots)
+        base, exponent = self.interval(base), self.interval(exponent)
+        if not base.a > 0:
+            raise ValueError("a power of a number that may not be positive")
+        return self.iv.exp(exponent * self.iv.log(base))
+
+    def transcendental(self, expr: Expr, x: Any) -> Any:
+        """Functions that are irrational almost everywhere."""
+        match expr:
+            case sympy.exp():
+                return self.iv.exp(x)
+            case sympy.log():
+                if not x.a > 0:
+                    raise ValueError("the logarithm of a number that may not be positive")
+                return self.iv.log(x)
+            case sympy.gamma():
+                return self.iv.gamma(x)
+            case sympy.erf():
+                return self.monotone(mpmath.erf, x)
+            case sympy.erfc():
+                return -self.monotone(lambda y: -mpmath.erfc(y), x)
+        raise NotImplementedError(f"no interval arithmetic for {type(expr).__name__}")
+
+    def monotone(self, function: Callable[[Any], Any], x: Any) -> Any:
+        """An increasing function that mpmath has no interval for."""
+        digits = 2 * self.iv.dps
+        with mpmath.workdps(digits):
+            ends = [function(mpmath.mpf(end._mpi_[0])) for end in (x.a, x.b)]
+            slack = [abs(value) * mpmath.mpf(10) ** (3 - digits) for value in ends]
+            return self.iv.mpf([ends[0] - slack[0], ends[1] + slack[1]])
 
 
-def _power(base: Any, exponent: Any, spelled: Expr, iv: Any) -> Any:
-    if spelled.is_Integer:
-        return base ** int(spelled)
-    if spelled == sympy.Rational(1, 2):
-        if base.a < 0:
-            raise ValueError("root of a number that may be negative")
-        return iv.sqrt(base)
-    _require_positive(base)
-    return iv.exp(exponent * iv.log(base))
-
-
-def _require_positive(x: Any) -> None:
-    if not x.a > 0:
-        raise ValueError("logarithm or power of a number that may be zero or negative")
-
-
-def _monotone(function: Any, x: Any, iv: Any) -> Any:
-    digits = 2 * iv.dps
-    with mpmath.workdps(digits):
-        ends = [function(mpmath.mpf(end._mpi_[0])) for end in (x.a, x.b)]
-        slack = [abs(value) * mpmath.mpf(10) ** (3 - digits) for value in ends]
-        return iv.mpf([ends[0] - slack[0], ends[1] + slack[1]])
+def _positive(x: Any) -> bool:
+    return bool(x > 0) if isinstance(x, Fraction) else bool(x.a > 0)

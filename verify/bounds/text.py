@@ -26,6 +26,8 @@ MAX_CHOICES = 16
 MAX_GAMMA = 100
 MAX_TOWER = 2
 MAX_DEGREE = 2
+# sympy tells a constant from 0 by a hundred digits.
+TINY = 1e-100
 WINDOW = 72
 
 _UNREADABLE = re.compile(r"[^A-Za-z0-9_ .,+\-*/()]")
@@ -35,7 +37,7 @@ _DECIMAL = re.compile(r"(\d*)\.?(\d*)(?:[eE][+-]?0*(\d*))?")
 _SUMS, _PRODUCTS = (ast.Add, ast.Sub), (ast.Mult, ast.Div)
 _BAD = (sympy.zoo, sympy.oo, -sympy.oo, sympy.nan)
 _NODES = (sympy.Add, sympy.Mul, sympy.Pow, Rational, Symbol, sympy.Max, sympy.Min, sympy.Abs)
-_NODES += (sympy.exp, sympy.log, sympy.erf, sympy.gamma, type(sympy.pi), type(sympy.E))
+_NODES += (sympy.exp, sympy.log, sympy.erf, sympy.erfc, sympy.gamma, type(sympy.pi), type(sympy.E))
 
 
 class BoundError(ValueError):
@@ -46,12 +48,12 @@ class BoundError(ValueError):
         """Return the error for one place of a text of one line, of which at most 72 columns are shown."""
         start = max(0, min(column - WINDOW // 2, len(text) - WINDOW))
         shown = "".join(c if c.isprintable() else "?" for c in text[start : start + WINDOW])
-        return cls(f"{message}\n  {shown}\n  {' ' * (column - start)}^")
+        return cls(f"bound: {message}.\n  {shown}\n  {' ' * (column - start)}^")
 
 
 def normal_cdf(x: Expr) -> Expr:
-    """The standard normal distribution function."""
-    return (1 + sympy.erf(x / sympy.sqrt(2))) / 2
+    """The standard normal distribution function; not by 1 + erf, which is 0 for floats in the lower tail."""
+    return sympy.erfc(-x / sympy.sqrt(2)) / 2
 
 
 def _abs(x: Expr) -> Expr:
@@ -68,6 +70,7 @@ FUNCTIONS: dict[str, Callable[..., Expr]] = {
     "abs": _abs,
     "normal_cdf": normal_cdf,
     "erf": sympy.erf,
+    "erfc": sympy.erfc,
     "gamma": sympy.gamma,
     "Min": sympy.Min,
     "Max": sympy.Max,
@@ -96,7 +99,7 @@ def parse(text: str, letters: Mapping[str, Symbol]) -> Expr:
         raise BoundError.at(text, MAX_LENGTH, f"the bound has {len(text)} characters, at most {MAX_LENGTH} are read")
     text = re.sub(r"[\t\r\n]", " ", text).strip(" ")
     if not text:
-        raise BoundError("the bound is empty; write one, as in 1/(1 + n_eff*d_align)")
+        raise BoundError("bound: empty text; expected an expression such as 1/(1 + n_eff*d_align).")
     if found := _UNREADABLE.search(text):
         hint = _HINTS.get(found[0], "only letters, numbers, . , + - * / ** and parentheses are read")
         raise BoundError.at(text, found.start(), f"unexpected character {ascii(found[0])}; {hint}")
@@ -202,14 +205,14 @@ class _Reader:
             return CONSTANTS[node.id]
         if node.id in FUNCTIONS:
             raise self.error(node, f"{node.id} is a function; write {node.id}(...)")
-        raise self.error(node, f"unknown symbol {_nearest(node.id, self.letters)}; expected {', '.join(self.letters)}")
+        raise self.error(node, f"unknown letter {_nearest(node.id, self.letters)} Known: {', '.join(self.letters)}")
 
     def call(self, node: ast.Call, depth: int) -> Expr:
         name = node.func.id if isinstance(node.func, ast.Name) else None
         if name is None or name in self.letters or name in CONSTANTS:
             raise self.error(node, f"{name or 'this'} is no function; products are written with *")
         if name not in FUNCTIONS:
-            raise self.error(node, f"unknown function {_nearest(name, FUNCTIONS)}; expected {', '.join(FUNCTIONS)}")
+            raise self.error(node, f"unknown function {_nearest(name, FUNCTIONS)} Known: {', '.join(FUNCTIONS)}")
         for keyword in node.keywords:
             raise self.error(keyword.value, f"{name} takes no named argument")
         choice = name.lower() in ("min", "max")
@@ -228,17 +231,17 @@ class _Reader:
 
     def power(self, place: ast.expr, base: Expr, exponent: Expr) -> Expr:
         """Return base ** exponent, unless it would be large."""
-        if base.is_zero and exponent.is_negative:
+        if exponent.is_negative and not base.free_symbols and abs(base.evalf(15)) < TINY:
             raise self.error(place, "division by zero")
         if not exponent.is_Rational:
             if not _degree(exponent) <= MAX_DEGREE or any(abs(x) > MAX_POWER for x in exponent.atoms(sympy.Number)):
                 limits = f"at most degree {MAX_DEGREE} in the letters, and numbers up to {MAX_POWER}"
-                raise self.error(place, f"this exponent may be too large; {limits}")
+                raise self.error(place, f"a power too large to be taken: {limits}")
         elif base.is_Rational:
             if _digits(base) * abs(exponent) > MAX_DIGITS or _digits(exponent) > 6:
-                raise self.error(place, f"a power of more than {MAX_DIGITS} digits")
+                raise self.error(place, f"a power too large to be taken: more than {MAX_DIGITS} digits")
         elif abs(exponent) > MAX_POWER or _digits(exponent) > 6:
-            raise self.error(place, f"an exponent beyond {MAX_POWER}, or of more than 6 digits")
+            raise self.error(place, f"a power too large to be taken: exponents go to {MAX_POWER}, with at most 6 digits")
         if exponent is not sympy.S.NegativeOne:
             self.require_small(place, base)
         return base**exponent
@@ -278,9 +281,8 @@ class _Reader:
         known = value.evalf(15)
         if known.has(sympy.I):
             raise self.error(node, COMPLEX)
-        if not known.is_Float or not 10.0**-MAX_DIGITS < abs(known) < 10.0**MAX_DIGITS:
-            size = f"between 1e-{MAX_DIGITS} and 1e{MAX_DIGITS}"
-            raise self.error(node, f"this constant is {sympy.N(known, 4)}, expected 0 or an absolute value {size}")
+        if not known.is_Number or not abs(known) < 10.0**MAX_DIGITS:
+            raise self.error(node, f"this constant is {sympy.N(known, 4)}, expected one of at most {MAX_DIGITS} digits")
         return value
 
 
@@ -288,7 +290,7 @@ def _nearest(name: str, known: Mapping[str, object]) -> str:
     """Spell an unknown name, with the known one that it is likely to stand for."""
     by_case = {other.lower(): other for other in known}
     near = [by_case[name.lower()]] if name.lower() in by_case else difflib.get_close_matches(name[:40], known, n=1)
-    return f"{name[:40]!r}; did you mean {near[0]}?" if near else f"{name[:40]!r}"
+    return f"{name:.40}; did you mean {near[0]}?" if near else f"{name:.40};"
 
 
 def _digits(x: Rational) -> float:
