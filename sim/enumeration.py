@@ -80,8 +80,8 @@ def exact_law_rational(population: FiniteSupport, M: int, K: int, *, max_outcome
     _refuse(
         _compositions(M, population) + _compositions(K, population), max_outcomes, "count vectors", population, M, K
     )
-    U = _integer_sums(population, M)
-    V = U if K == M else _integer_sums(population, K)
+    U = integer_sums(population, M)
+    V = U if K == M else integer_sums(population, K)
     outcomes = len(U) * len(V)
     _refuse(outcomes, max_outcomes, "outcomes", population, M, K)
 
@@ -140,7 +140,7 @@ def _sums(population: FiniteSupport, size: int) -> tuple[Vector, Vector]:
     return values, np.bincount(inverse.ravel(), weights=probability).astype(np.float64)
 
 
-def _integer_sums(population: FiniteSupport, size: int) -> dict[tuple[int, ...], int]:
+def integer_sums(population: FiniteSupport, size: int) -> dict[tuple[int, ...], int]:
     """Distinct values of the integer sum of ``size`` atoms, with integer weights proportional to their probability."""
     common = math.lcm(*(w.denominator for w in population.weights))
     weights = [int(w * common) for w in population.weights]

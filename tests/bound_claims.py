@@ -1,4 +1,4 @@
-"""Claims on the misalignment for the tests of the search, and a judge of counterexamples that shares no code with it."""
+"""Claims on the misalignment for tests of the search, and a judge of counterexamples that shares no code with it."""
 
 from fractions import Fraction
 

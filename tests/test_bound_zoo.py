@@ -1,4 +1,4 @@
-"""Wrong bounds on the misalignment, each to be refuted, and true ones, never to be; refutations are judged by others."""
+"""Wrong bounds on the misalignment, each to be refuted, and true ones, never to be; an independent judge decides."""
 
 import time
 
@@ -17,7 +17,6 @@ from rescert.theory.symbols import (
     d_par,
     lambda_max,
     mu2,
-    mu_Sigma_mu,
     n_eff,
     tr_Sigma,
     tr_Sigma2,

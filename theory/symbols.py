@@ -134,3 +134,21 @@ c_bias = letter("c_bias", r"c_1", "constant of the bias 1 / L", positive=True)
 c_noise = letter("c_noise", r"c_2", "constant of the fluctuation (LM)^(-1/2)", positive=True)
 c_lazy = letter("c_lazy", r"c_3", "constant of the linearisation 1 / alpha", positive=True)
 c_embed = letter("c_embed", r"c_4", "constant of the embedding, D^(-1/2)", positive=True)
+
+# A step of a fixed size along the training direction, and the mean of cross-gradients.
+L_smooth = letter(
+    "L_smooth", "L", "smoothness of the held-out loss along the step, in units of 1 / eta's", positive=True
+)
+gain_mean = letter(
+    "gain_mean",
+    r"E\,Y",
+    "mean of Y = mu_M . g_K - (eta L / 2) |mu_M|^2, the gain sure per step size",
+    unit="q^2",
+    real=True,
+)
+gain_variance = letter("gain_variance", r"\operatorname{Var} Y", "variance of the same Y", unit="q^4", positive=True)
+n_samples = letter(
+    "n_samples", "n", "samples averaged in the cross-gradient", unit="samples", integer=True, positive=True
+)
+B_norm = letter("B_norm", "B", "bound on |q| |phi|, the norm of a sample's cross-gradient", positive=True)
+delta = letter("delta", r"\delta", "probability with which a bound may fail, in (0, 1)", positive=True)

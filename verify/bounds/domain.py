@@ -69,6 +69,34 @@ def _moments(mean: NDArray, spectrum: NDArray, M: int, K: int) -> dict[str, floa
     }
 
 
+def step_points(rng: np.random.Generator, count: int) -> Points:
+    """Draw letters of a fixed step on Gaussian laws, for which the moments of Y have a closed form.
+
+    With c = eta L / 2 and independent Gaussian means, Var Y = Var X - 4 c mu'Sigma mu / M + c^2 Var |mu_M|^2.
+    """
+    p = moment_points(rng, count)
+    p = {name: x[p["tr_Sigma"] > 0] for name, x in p.items()}
+    size = len(p["M"])
+    p["L_smooth"] = 10 ** rng.uniform(-1, 1, size)
+    largest = 2 * p["mu2"] / (p["mu2"] + p["tr_Sigma"] / p["M"])
+    p["eta"] = largest / p["L_smooth"] * rng.choice([0.01, 0.3, 0.9, 1.0, 2.0], size)
+    c = p["eta"] * p["L_smooth"] / 2
+    alignment = (1 / p["M"] + 1 / p["K"]) * p["mu_Sigma_mu"] + p["tr_Sigma2"] / (p["M"] * p["K"])
+    norm = 4 * p["mu_Sigma_mu"] / p["M"] + 2 * p["tr_Sigma2"] / p["M"] ** 2
+    p["gain_mean"] = p["mu2"] - c * (p["mu2"] + p["tr_Sigma"] / p["M"])
+    p["gain_variance"] = alignment - 4 * c * p["mu_Sigma_mu"] / p["M"] + c**2 * norm
+    return p
+
+
+def deviation_points(rng: np.random.Generator, count: int) -> Points:
+    """Draw the letters of a norm deviation."""
+    return {
+        "n_samples": rng.choice([1.0, 2, 3, 10, 100, 10_000], count),
+        "B_norm": 10 ** rng.uniform(-3, 3, count),
+        "delta": rng.choice([1e-6, 1e-3, 0.05, 0.1, 0.5, 0.9], count),
+    }
+
+
 def examine(claim: Claim, points: Points, limits: tuple[float, float]) -> tuple[str, ...]:
     """Look at an expression at these points.
 

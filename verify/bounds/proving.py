@@ -16,11 +16,16 @@ from sympy import Expr, Symbol
 
 from ...theory.certificate import B_ALIGN, B_EXACT, ODDS_EXACT
 from ...theory.claims import Claim, Kind
+from ...theory.expansion import FIXED_STEP, GAIN_MEAN
 from ...theory.symbols import (
     TABLE,
     K,
+    L_smooth,
     M,
     N,
+    eta,
+    gain_mean,
+    gain_variance,
     lambda_max,
     mu2,
     mu_Sigma_mu,
@@ -31,7 +36,7 @@ from ...theory.symbols import (
 from .target import Decision
 
 MOMENTS = (mu2, mu_Sigma_mu, tr_Sigma, tr_Sigma2, lambda_max)
-LETTERS = (M, K, N, *MOMENTS)
+LETTERS = (M, K, N, *MOMENTS, eta, L_smooth, gain_mean, gain_variance)
 OPERATIONS, TERMS, ROOT, POWER = 250, 500, 4, 12
 # Effort of one question in z3's own unit, the same on every machine; the wall clock is the second line of defence.
 RLIMIT, PATIENT, MILLISECONDS = 100_000, 1_500_000, 1500
@@ -42,15 +47,22 @@ FOR_ALL = "for all M, K >= 1 and all moments that a law can have"
 _EXACT = "is at least B_exact, which bounds P for every law [width],"
 _ODDS = "is at least the odds of B_exact, hence B_exact, which bounds P for every law [width],"
 _ALIGN = "is at least B_align, which bounds P for every law [width, Theorem 1],"
-STEPS: dict[Kind, tuple[tuple[Expr, str, int], ...]] = {
-    Kind.UPPER_BOUND: (
+_STEP = (
+    "is at least Cantelli's bound on P(Y <= 0), which is at least the probability of no decrease [width, Theorem 2],"
+)
+STEPS: dict[tuple[str, Kind], tuple[tuple[Expr, str, int], ...]] = {
+    ("misalignment", Kind.UPPER_BOUND): (
         (B_EXACT, _EXACT, RLIMIT),
         (ODDS_EXACT, _ODDS, RLIMIT),
         (B_ALIGN, _ALIGN, RLIMIT),
         (B_EXACT, _EXACT, PATIENT),
     ),
-    Kind.LOWER_BOUND: ((sympy.S.Zero, "is at most 0, which no probability falls below,", PATIENT),),
-    Kind.ORDERING: ((sympy.S.Zero, "is at least 0", PATIENT),),
+    ("no_decrease", Kind.UPPER_BOUND): ((FIXED_STEP, _STEP, PATIENT),),
+    **{
+        (quantity, Kind.LOWER_BOUND): ((sympy.S.Zero, "is at most 0, which no probability falls below,", PATIENT),)
+        for quantity in ("misalignment", "no_decrease")
+    },
+    ("bound_difference", Kind.ORDERING): ((sympy.S.Zero, "is at least 0", PATIENT),),
 }
 """What the expression of a bound is held against, in turn, and the effort: what lies above a bound is easier to see."""
 
@@ -89,15 +101,15 @@ def decide(claim: Claim) -> Decision | None:
         A proof, or letters at which the sufficient condition fails: these refute nothing. None where z3 is missing,
         does not understand the expression, or gives up.
     """
-    if claim.kind not in STEPS or not available():
+    if not available():
         return None
-    for known, why, effort in STEPS[claim.kind]:
+    for known, why, effort in STEPS.get((claim.quantity.id, claim.kind), ()):
         sign = -1 if claim.kind is Kind.LOWER_BOUND else 1
         try:
             holds, hint = nonnegative(sign * (claim.expression - known), effort)
         except Unsuited:
             return None
-        if holds or (holds is False and known in (B_EXACT, 0)):
+        if holds or (holds is False and known in (B_EXACT, FIXED_STEP, 0)):
             implication = f"{claim.expression} {why} {FOR_ALL}"
             return Decision(proved=holds, implication=implication, hint=hint)
     return None
@@ -135,7 +147,7 @@ def nonnegative(expression: Expr, effort: int = RLIMIT) -> tuple[bool | None, di
     expr = _exact(unfold(expression))
     if not expr.free_symbols <= set(LETTERS):
         raise Unsuited(f"{expr} has letters without a domain")
-    if _degree(expr) == 0:
+    if _degree(expr) == 0 and gain_mean not in expr.free_symbols:
         expr = expr.xreplace({mu2: sympy.S.One})
     question = _Question(expr, effort)
     if not question.is_defined():
@@ -278,6 +290,8 @@ class _Question:
     def moments(self, used: Iterable[Symbol]) -> list[Any]:
         """Inequalities between the letters that occur; Sigma is positive semidefinite and N x N, mu is not zero."""
         used = {M, K, mu_Sigma_mu, tr_Sigma2, *used}
+        if gain_mean in used:
+            used |= {mu2, tr_Sigma, eta, L_smooth}
         m = self.real(mu2) if mu2 in used else self.z3.RealVal(1, self.context)
         along, spectrum = self.real(mu_Sigma_mu), self.real(tr_Sigma2)
         found = [self.real(M) >= 1, self.real(K) >= 1, along >= 0, spectrum >= 0, m > 0]
@@ -291,6 +305,9 @@ class _Question:
             found += [trace >= 0, along <= trace * m, spectrum <= trace * trace]
         if {lambda_max, tr_Sigma} <= used:
             found += [largest <= trace, spectrum <= largest * trace]
+        found += [self.real(letter) > 0 for letter in (eta, L_smooth, gain_variance) if letter in used]
+        if gain_mean in used:
+            found.append(self.polynomial(sympy.expand(2 * M * (gain_mean - GAIN_MEAN))) == 0)
         if N in used:
             width = self.real(N)
             found.append(width >= 1)

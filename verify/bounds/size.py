@@ -104,7 +104,7 @@ class _Count:
         base, exponent = expr.as_base_exp()
         if exponent.is_Integer and exponent != 1:
             return self.power(base, int(exponent))
-        for part in (*base.args, exponent):
+        for part in expr.args if exponent == 1 else (base, exponent):
             self.require_small(part)
         # A power with another exponent is one of base ** (tail / q), for every term p/q * tail of the exponent.
         product = _Ratio()

@@ -5,6 +5,7 @@ import functools
 
 from ...theory.alignment import MISALIGNMENT
 from ...theory.claims import Kind
+from ...theory.expansion import NO_DECREASE
 from . import domain, proving
 from .target import Target
 
@@ -18,6 +19,14 @@ def targets() -> dict[str, Target]:
             kinds=(Kind.UPPER_BOUND, Kind.LOWER_BOUND, Kind.IDENTITY),
             points=domain.moment_points,
             home="misalignment",
+            decide=proving.decide,
+            limits=(0.0, 1.0),
+        ),
+        Target(
+            quantity=NO_DECREASE,
+            kinds=(Kind.UPPER_BOUND, Kind.LOWER_BOUND),
+            points=domain.step_points,
+            home="no_decrease",
             decide=proving.decide,
             limits=(0.0, 1.0),
         ),

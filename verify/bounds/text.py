@@ -18,11 +18,11 @@ from sympy import Expr, Rational, Symbol
 from .size import require_small
 
 MAX_LENGTH = 10_000
-MAX_NODES = 400
+MAX_NODES = 200
 MAX_DEPTH = 40
 MAX_DIGITS = 300
 MAX_POWER = 64
-MAX_CHOICES = 16
+MAX_CHOICES = 12
 MAX_GAMMA = 100
 MAX_TOWER = 2
 MAX_DEGREE = 2
