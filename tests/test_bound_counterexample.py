@@ -284,5 +284,5 @@ def test_decimals_are_rounded_to_their_side(x):
 
 def test_short_fractions_are_spelled_out():
     assert spell(Fraction(3, 4)) == "3/4"
-    assert spell(Fraction(1, 3**99)).startswith("5.82099")
+    assert spell(Fraction(1, 3**99)).startswith("5.82097")
     assert len(spell(Fraction(1, 10**5000))) < 40

@@ -40,15 +40,15 @@ def lemma(n_eff, d=d_align):
 
 QUICK = {
     "W1: n_eff = MK/(M+K)": W1,
-    "W3: max instead of min": lemma(n_eff, Max(d_par, d_2)),
     "W4: exponential": exp(-n_eff * d_align / 2),
     "W6: tr(S^2) as tr(S)^2/N": by_variance(1 / M + 1 / K, tr_Sigma**2 / tr_Sigma2 / (N * M * K)),
-    "swapped roles: only 1/M": by_variance(2 / M, 1 / (M * K)),
-    "units: |mu|^2 for d": lemma(n_eff, mu2),
     "S1: W1 from M = K = 64 on": only_from(64, W1, B_ALIGN),
 }
 WRONG = {
     "W2: without tr(S^2)": by_variance(1 / M + 1 / K, 0),
+    "W3: max instead of min": lemma(n_eff, Max(d_par, d_2)),
+    "swapped roles: only 1/M": by_variance(2 / M, 1 / (M * K)),
+    "units: |mu|^2 for d": lemma(n_eff, mu2),
     "W5: n_eff = min(M,K)/2": lemma(Min(M, K) / 2),
     "W7: unimodal factor": Rational(4, 9) * B_EXACT,
     "W9: M(K+1)": W9,
@@ -61,7 +61,8 @@ WRONG = {
     "power 1.001": B_EXACT ** Rational(1001, 1000),
     "swapped roles: M*M": by_variance(1 / M + 1 / K, 1 / M**2),
     "swapped roles: K for M": by_variance(1 / K, 1 / (M * K)),
-    "singular covariance: N from the trace": by_variance(1 / M + 1 / K, tr_Sigma**2 / (N * tr_Sigma2) / (M * K)),
+    "singular covariance only": B_EXACT * (1 - (1 - tr_Sigma**2 / (N * tr_Sigma2)) / 50),
+    "regular covariance only": B_EXACT * (1 - (tr_Sigma**2 / tr_Sigma2 - 1) / (20 * N)),
     "rank two: largest eigenvalue": by_variance(1 / M + 1 / K, lambda_max**2 / tr_Sigma2 / (M * K)),
     "largest eigenvalue instead of mu'Sigma mu": (1 / M + 1 / K) * lambda_max / ((1 / M + 1 / K) * lambda_max + mu2),
     "from M = 8 on": B_EXACT * only_from(8, Rational(99, 100), 1),

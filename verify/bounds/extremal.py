@@ -29,13 +29,17 @@ def extremal(M: int, K: int) -> TwoAtoms:
     # Where P and a bound are both 1 up to rounding there is nothing to see, except in fractions at M = K = 1.
     seen = level[eps**2 * M * K > 1e-7] if max(M, K) > 1 else level
     parts = [_pairs((0, 0), (1, 0), seen), _pairs((1, 0), (0, 0), level)]
-    edges = {Fraction(1 - m, j) for m in (M, K) for j in (1, 2, 3)} | {Fraction(x) for x in (-1, 2)}
-    edges |= {Fraction(2 - M, 2), Fraction(2 - K, 2)}
-    for x in sorted(edges - {Fraction(0), Fraction(1)}):
-        parts.append(_pairs((1, 0), (x, 0), level))
-    for x in sorted(edges | {Fraction(0), Fraction(1)}):
+    for x in edges(M, K):
+        if x not in (0, 1):
+            parts.append(_pairs((1, 0), (x, 0), level))
         parts += [_raised(x, height, level) for height in _heights(float(x), eps)]
     return _joined(parts, weights).fitting(M, K)
+
+
+def edges(M: int, K: int) -> tuple[Fraction, ...]:
+    """Values of x for the rare atom at which an outcome with few rare atoms passes X = 0, and a few others."""
+    found = {Fraction(1 - m, j) for m in (M, K) for j in (1, 2, 3)} | {Fraction(2 - M, 2), Fraction(2 - K, 2)}
+    return tuple(sorted(found | {Fraction(x) for x in (-1, 0, 1, 2)}))
 
 
 def _heights(x: float, eps: np.ndarray) -> Iterator[np.ndarray]:

@@ -63,7 +63,7 @@ def affordable(atoms: int, M: int, K: int, limit: int = MANY_OUTCOMES) -> bool:
 def several_atoms(M: int, K: int) -> Iterator[FiniteSupport]:
     """Laws of one atom and of three or more, of every rank, that are cheap to enumerate at M and K."""
     for law in (*_fixed(), *_rare(M)):
-        if affordable(len(law.weights), M, K, FEW_OUTCOMES):
+        if law.moments.mu2 > 0 and affordable(len(law.weights), M, K, FEW_OUTCOMES):
             yield law
 
 

@@ -16,6 +16,7 @@ from sympy import Expr, Symbol
 
 from ...theory.certificate import B_ALIGN, B_EXACT, ODDS_EXACT
 from ...theory.claims import Claim, Kind
+from ...theory.consistency import MCDIARMID
 from ...theory.expansion import FIXED_STEP, GAIN_MEAN
 from ...theory.symbols import (
     TABLE,
@@ -23,12 +24,14 @@ from ...theory.symbols import (
     L_smooth,
     M,
     N,
+    delta,
     eta,
     gain_mean,
     gain_variance,
     lambda_max,
     mu2,
     mu_Sigma_mu,
+    n_samples,
     tr_Sigma,
     tr_Sigma2,
     unfold,
@@ -132,6 +135,28 @@ def orderings(claim: Claim, others: Iterable[Claim]) -> list[Ordering]:
         relation = {(True, True): "==", (True, False): ">=", (False, True): "<="}.get((above, below), "incomparable")
         found.append(Ordering(claim=claim.id, other=other.id, relation=relation))
     return found
+
+
+def decide_deviation(claim: Claim) -> Decision | None:
+    """Prove an upper bound that is McDiarmid's plus terms of one sign; None for any other.
+
+    With s = sqrt(ln(1/delta)) and r = 1/sqrt(n), both positive, the difference is a polynomial without negative terms.
+    """
+    if claim.kind is not Kind.UPPER_BOUND:
+        return None
+    s, r = sympy.symbols("s r", positive=True)
+    plain = {delta: sympy.exp(-(s**2)), n_samples: r**-2}
+    difference = sympy.expand(
+        sympy.powdenest(sympy.expand_log((claim.expression - MCDIARMID).xreplace(plain), force=True))
+    )
+    terms = sympy.Add.make_args(difference)
+    if not all(term.is_nonnegative for term in terms):
+        return None
+    implication = (
+        f"{claim.expression} is at least McDiarmid's bound B/sqrt(n) (1 + sqrt(2 ln(1/delta))) for all n >= 1, "
+        "B > 0 and 0 < delta < 1; that bound holds for every law [depth]"
+    )
+    return Decision(proved=True, implication=implication)
 
 
 @functools.lru_cache(maxsize=256)

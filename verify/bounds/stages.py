@@ -20,7 +20,7 @@ from .tally import Tally, finite, pairs
 from .two_atoms import TwoAtoms
 
 TRIED_ATOMS = 4
-COPIES = 120
+COPIES, FEW = 120, 40
 
 Unit = tuple[str, dict[str, Any]]
 """Name of a kind of work, and its arguments besides the claim and the seed."""
@@ -97,13 +97,14 @@ def refined_pairs(claim: Claim, seed: int, starts: Sequence[Mapping[str, Any]], 
     for spread in np.geomspace(0.5, 0.01, rounds):
         x, w, eps, zero = (np.repeat(values, COPIES) for values in best)
         moved = rng.random(x.shape) < 0.5
-        # Half of them stay on the edge at which they are, for there the ratio jumps.
+        # Many stay on the edge at which they are, or go to another one, for there the ratio jumps.
         x = np.where(moved, x * np.exp(spread * rng.standard_normal(x.shape)), x)
+        x = np.where(rng.random(x.shape) < 0.3, rng.choice([float(edge) for edge in extremal.edges(*size)], x.shape), x)
         w = np.where(rng.random(w.shape) < 0.7, w * np.exp(spread * rng.standard_normal(w.shape)), w)
         eps = np.minimum(eps * np.exp(2 * spread * rng.standard_normal(eps.shape)), 0.999)
         x, w, eps, zero = (np.concatenate(both) for both in zip(best, (x, w, eps, zero), strict=True))
         candidates = _from_arrays(x, w, eps, zero).fitting(*size)
-        ratio = pairs(tally, screen, candidates, *size)
+        ratio = pairs(tally, screen, candidates, *size, equal_cases=FEW)
         if not len(ratio):
             break
         top = np.argsort(-np.where(np.isfinite(ratio), ratio, -np.inf), kind="stable")[: len(starts)]

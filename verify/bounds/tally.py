@@ -78,7 +78,7 @@ def finite(tally: Tally, screen: Screen, case: FiniteCase) -> float:
     return float(screen.guide(p, bound))
 
 
-def pairs(tally: Tally, screen: Screen, laws: TwoAtoms, M: int, K: int) -> np.ndarray:
+def pairs(tally: Tally, screen: Screen, laws: TwoAtoms, M: int, K: int, equal_cases: int = EQUAL) -> np.ndarray:
     """Hold a claim against many laws of two atoms, in several dimensions and units if it depends on them.
 
     Returns:
@@ -109,8 +109,8 @@ def pairs(tally: Tally, screen: Screen, laws: TwoAtoms, M: int, K: int) -> np.nd
         _decide(tally, screen, (build(i) for i in suspects[sure][:BROKEN]))
         if tally.violation is None:
             equal = suspects[~sure]
-            _decide(tally, screen, (build(i) for i in equal[:EQUAL]))
-            left_out = max(0, len(equal) - EQUAL)
+            _decide(tally, screen, (build(i) for i in equal[:equal_cases]))
+            left_out = max(0, len(equal) - equal_cases)
             tally.counts.subtract({"cells": left_out, "exact": left_out})
     nowhere = np.argwhere(np.isnan(bound))
     before = tally.undefined[0]

@@ -2,11 +2,13 @@
 
 import difflib
 import functools
+import math
 
 from ...theory.alignment import MISALIGNMENT
 from ...theory.claims import Kind
+from ...theory.consistency import CROSS_GRADIENT_ERROR
 from ...theory.expansion import NO_DECREASE
-from . import domain, proving
+from . import domain, proving, resnet_error, spectrum_growth
 from .target import Target
 
 
@@ -30,6 +32,17 @@ def targets() -> dict[str, Target]:
             decide=proving.decide,
             limits=(0.0, 1.0),
         ),
+        Target(
+            quantity=CROSS_GRADIENT_ERROR,
+            kinds=(Kind.UPPER_BOUND,),
+            points=domain.deviation_points,
+            home="cross_gradient",
+            decide=proving.decide_deviation,
+            spellings={"n": "n_samples", "B": "B_norm"},
+            limits=(0.0, math.inf),
+        ),
+        *spectrum_growth.TARGETS,
+        resnet_error.TARGET,
     )
     return {target.name: target for target in registered}
 

@@ -241,7 +241,9 @@ class _Reader:
             if _digits(base) * abs(exponent) > MAX_DIGITS or _digits(exponent) > 6:
                 raise self.error(place, f"a power too large to be taken: more than {MAX_DIGITS} digits")
         elif abs(exponent) > MAX_POWER or _digits(exponent) > 6:
-            raise self.error(place, f"a power too large to be taken: exponents go to {MAX_POWER}, with at most 6 digits")
+            raise self.error(
+                place, f"a power too large to be taken: exponents go to {MAX_POWER}, with at most 6 digits"
+            )
         if exponent is not sympy.S.NegativeOne:
             self.require_small(place, base)
         return base**exponent
