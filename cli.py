@@ -455,8 +455,8 @@ def _findings(found: dict[str, Any]) -> Iterator[Any]:
             yield f"{escape(verdict['note'])}"
         for remark in bound["remarks"]:
             yield f"note: {escape(remark)}"
-        if bound["tried"]:
-            yield "tried: " + escape("; ".join(_counted(*item) for item in bound["tried"].items()))
+        if tried := [_counted(*item) for item in bound["tried"].items() if any(item[1].values())]:
+            yield "tried: " + escape("; ".join(tried))
         if verdict["tightness"]:
             ratio, subject = verdict["tightness"]["ratio"], verdict["tightness"]["subject"]
             times = "infinitely many times" if ratio is None else f"{ratio:.6g} of"

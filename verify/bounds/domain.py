@@ -135,6 +135,7 @@ def examine(claim: Claim, points: Points, limits: tuple[float, float]) -> tuple[
     with np.errstate(invalid="ignore"):
         sound = np.isfinite(values) & (values >= lowest) & (values <= highest)
     remarks: dict[str, None] = {}
+    faults: list[tuple[int, str]] = []
     for place in np.flatnonzero(~sound)[:LOOKS]:
         point = {name: float(x[place]) for name, x in points.items()}
         value = precise(claim, point)
@@ -142,20 +143,23 @@ def examine(claim: Claim, points: Points, limits: tuple[float, float]) -> tuple[
         if mpmath.isnan(value) and vanishing and not _fault(precise(claim, _beside(point)), lowest, highest):
             remarks[f"undefined where {' = '.join(vanishing)} = 0: nothing is said there"] = None
         elif fault := _fault(value, lowest, highest):
-            at = _spelled(claim, point)
-            raise BoundError(f"{claim.id}: the expression is {mpmath.nstr(value, DIGITS)} at {at}: {fault}.")
+            rank, what = fault
+            faults.append((rank, f"{mpmath.nstr(value, DIGITS)} at {_spelled(claim, point)}: {what}"))
+    if faults:
+        raise BoundError(f"{claim.id}: the expression is {min(faults, key=lambda found: found[0])[1]}.")
     _require_content(claim, values, points, limits)
     return (*remarks, *_units(claim, values, points))
 
 
-def _fault(value: Any, lowest: float, highest: float) -> str | None:
+def _fault(value: Any, lowest: float, highest: float) -> tuple[int, str] | None:
+    """What is wrong with a value, the worst with the lowest rank; None if nothing is."""
     if mpmath.isnan(value) or mpmath.im(value) != 0:
-        return "undefined, or no real number"
+        return 0, "undefined, or no real number"
     if value < lowest:
-        return f"below {lowest:g}, which the quantity never is"
+        return 1, f"below {lowest:g}, which the quantity never is"
     if value > highest:
-        return f"above {highest:g}, which the quantity never is"
-    return "infinite" if mpmath.isinf(value) else None
+        return 1, f"above {highest:g}, which the quantity never is"
+    return (2, "infinite") if mpmath.isinf(value) else None
 
 
 def _beside(point: Mapping[str, float]) -> dict[str, float]:
