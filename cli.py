@@ -34,7 +34,7 @@ USAGE_ERROR, DEFECT, INTERRUPTED = 2, 70, 130
 READABLE = 72  # columns of a terminal below which a table folds every cell
 STYLES = {"PROVED": "bold green", "SUPPORTED": "green", "REFUTED": "bold red", "INCONCLUSIVE": "yellow"}
 
-Seed = Annotated[int, typer.Option(help="Root of every random stream; the same seed gives the same verdicts.")]
+Seed = Annotated[int, typer.Option(min=0, help="Root of every random stream; the same seed gives the same verdicts.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda[:i], for trained networks.")]
 Jobs = Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Worker processes (default: one a core).")]
 Cluster = Annotated[str | None, typer.Option(help="Address of a Dask scheduler to run the jobs on.")]
@@ -410,7 +410,8 @@ def _line(verdict: Any) -> str:
 
 
 def _table(found: dict[str, Any]) -> Table:
-    table = _columns("claim", "verdict", "evidence", "confidence", "tightest")
+    bounds = any(verdict["tightness"] for verdict in found["verdicts"])
+    table = _columns("claim", "verdict", "evidence", "confidence", *(["tightest"] if bounds else []))
     for verdict in found["verdicts"]:
         tightness = verdict["tightness"]
         table.add_row(
@@ -418,7 +419,7 @@ def _table(found: dict[str, Any]) -> Table:
             f"[{STYLES[verdict['status']]}]{verdict['status']}[/]",
             ", ".join(verdict["evidence"]),
             f"{verdict['confidence']:.6g}",
-            "" if tightness is None else f"{tightness['ratio']:.4f}",
+            *(["" if tightness is None else f"{tightness['ratio']:.4f}"] if bounds else []),
         )
     return table
 

@@ -110,7 +110,7 @@ def _surface(cells: Sequence[Row], fits: Sequence[Row], found: Sequence[Row]) ->
         }
         if inside and first["S"] == 1:
             windows.append((fitted["window"], best, inside))
-    windows = windows or [("no surface was fitted", None, {})]
+    windows = windows or [("", None, {})]
     figure, grid = style.panels(len(windows), 2, width=8.8, height=0.7 + 3.1 * len(windows), sharex=False)
     marks: list[Point] = [(0, c["error"], c["error_interval"]) for c in cells]
     bottom, top = limits(marks, floor)
@@ -122,7 +122,10 @@ def _surface(cells: Sequence[Row], fits: Sequence[Row], found: Sequence[Row]) ->
                 axes.axhspan(bottom, floor, color=FLOOR, alpha=0.4, lw=0)
             log_axes(axes, span((c[x], None, None) for c in cells), (bottom, top))
             axes.tick_params(labelleft=True)
-        line[0].set(title=f"window: {label(window)}" if fit else label(window), ylabel="error  [r.m.s. of the output]")
+        line[0].set(
+            title=f"window: {label(window)}" if fit else "no surface was fitted at this k",
+            ylabel="error  [r.m.s. of the output]",
+        )
         if fit:
             line[1].set_title(f"surface: {label(fit['model'])} ({fit['combine']})")
         rows += [_surface_row(cell, window, fit, inside.get((cell["depth"], cell["units"]))) for cell in cells]
@@ -141,7 +144,11 @@ def _surface(cells: Sequence[Row], fits: Sequence[Row], found: Sequence[Row]) ->
         name=f"error-{name}",
         figure=figure,
         alt=f"Error of finite networks over depth L, a line each M, and over units M, a line each L, at {title}, "
-        f"with the fitted surface and its band; windows: {', '.join(window for window, _, _ in windows)}.",
+        + (
+            f"with the fitted surface and its band; windows: {', '.join(window for window, _, _ in windows)}."
+            if windows[0][1]
+            else "no surface was fitted at this k."
+        ),
         caption=f"Distance of finite networks from their limit at {title}. Points: root mean square over repeats and "
         f"output entries, with its 95 % interval.{notes}"
         + (f" Grey: below the standard error of the limit itself, {style.number(floor)}." if floor else ""),

@@ -87,7 +87,7 @@ def _rivals(found: Row) -> Table:
     intervals = f" Intervals, each at {' and '.join(map(percent, levels))}, where asked for." if levels else ""
     caption = (
         f"Rival models at k = {found['k']}, window {found['window']}: {plural(best['cells'], 'shape')}, "
-        f"{plural(best['runs'], 'run')}{lost}. ΔAIC above the best; a difference of 10 is decisive.{intervals} "
+        f"{plural(best['runs'], 'run')}{lost}. ΔAIC above the best.{intervals} "
         "The residual is the standard deviation of the natural logarithm."
     )
     header = ("model", "terms add in", "estimates", "ΔAIC", "R²", "residual")

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from rescert.sim.records import Run
 from rescert.theory import registry
+from rescert.theory.claims import Kind
 from rescert.theory.symbols import D, L, alpha, c_bias, c_embed, c_lazy, c_noise
 from rescert.theory.symbols import M_units as M
 from rescert.verify import rates
@@ -31,7 +32,7 @@ REDUCED = dataclasses.replace(
     limit=LimitStudy(target_error=2e-3, nodes=32, particles=2048),
     noiseless=NoiselessStudy(depths=(32, 64, 128), nodes=256, particles=32),
     lazy=LazyStudy(alphas=(16.0, 64.0, 256.0), particles={"symmetric": 32, "skewed": 48}, nodes=8),
-    chaos=ChaosStudy(shapes=((2, 2), (4, 4), (8, 8)), repeats=1500),
+    chaos=ChaosStudy(shapes=((4, 2), (4, 4), (8, 8)), repeats=5000),
     embedded=EmbeddedStudy(
         depths=(4, 8),
         units=(16, 32),
@@ -74,6 +75,12 @@ WRONG = {
     "1/L^2 + 1/sqrt(LM)": planted("rates.depth_width", c_bias / L**2 + c_noise / sqrt(L * M)),
     "1/sqrt(LM) alone": planted("rates.depth_width", c_noise / sqrt(L * M)),
     "1/L + 1/sqrt(M)": planted("rates.depth_width", c_bias / L + c_noise / sqrt(M)),
+    "1/(LM) + 1/sqrt(LM)": planted("rates.depth_width", c_bias / (L * M) + c_noise / sqrt(L * M)),
+    "1/L + 1/L^3": planted("rates.depth_width", c_bias / L + c_noise / L**3),
+    "1/L + 1/M": planted("rates.depth_width", c_bias / L + c_noise / M),
+    "chaos 1/sqrt(LM)": planted("rates.chaos", Rational(-1, 2)),
+    "no chaos": planted("rates.chaos", Integer(0)),
+    "lazy 1/sqrt(alpha)": planted("rates.lazy_slope", Rational(-1, 2)),
     "1/L + D/sqrt(LM)": planted("rates.embed_dim", c_bias / L + c_noise * D / sqrt(L * M)),
     "1/alpha + 1/L + alpha^2/sqrt(LM)": planted(
         "rates.lazy", c_lazy / alpha + c_bias / L + c_noise * alpha**2 / sqrt(L * M)
@@ -88,13 +95,24 @@ WRONG = {
 }
 
 
+# What no study varies must be neither supported nor refuted by silence.
+UNMEASURED = {
+    "D/L": planted("rates.embed_dim", c_bias * D / L + c_noise * sqrt(D / (L * M))),
+    "embedding 1/(M sqrt(D))": planted(
+        "rates.all_shapes", c_bias / L + c_noise * sqrt(D / (L * M)) + c_embed / (M * sqrt(D))
+    ),
+    "a term 1/M": planted("rates.depth_width", c_bias / L + c_noise / sqrt(L * M) + 1 / M),
+    "a lower bound": dataclasses.replace(registry.find("rates.depth_width"), kind=Kind.LOWER_BOUND),
+}
+UNMEASURED = {name: dataclasses.replace(claim, proof=None) for name, claim in UNMEASURED.items()}
+
 RIGHT = {claim.id: dataclasses.replace(claim, proof=None) for claim in registry.claims("rates.")}
 
 
 @pytest.fixture(scope="module")
 def judged(tmp_path_factory):
     """Verdicts on all planted claims, and on the right ones without their proofs: they share their simulations."""
-    every = WRONG | RIGHT
+    every = WRONG | UNMEASURED | RIGHT
     claims = [dataclasses.replace(claim, id=name) for name, claim in every.items()]
     return {verdict.claim: verdict for verdict in run(tmp_path_factory.mktemp("planted") / "run", claims).verdicts}
 
@@ -113,6 +131,13 @@ def test_a_planted_exponent_is_refuted(judged, name):
 def test_a_planted_claim_has_lost_its_proof(name):
     proof = WRONG[name].prove()
     assert proof is None or not proof.holds
+
+
+@pytest.mark.parametrize("name", UNMEASURED)
+def test_what_nothing_bears_on_stays_open(judged, name):
+    verdict = judged[name]
+    assert verdict.status is Status.INCONCLUSIVE
+    assert "measure" in verdict.note
 
 
 @pytest.mark.parametrize("name", RIGHT)

@@ -97,7 +97,12 @@ CLAIMS = (
             symbols=("L", "M_units", "D"),
         ),
         expression=sqrt(D) / (L * M),
-        assumptions=(PERCEPTRON, "N, the entries of h and y, and pre-activations of order 1", "first step of U"),
+        assumptions=(
+            PERCEPTRON,
+            "N, the entries of h and y, and pre-activations of order 1",
+            "first step of U",
+            "the proof takes one data point and units in their linear range, sigma' = 1",
+        ),
         source=Source(paper=_WIDTH, place="residual scale necessary and sufficient for maximal local updates"),
         statement=r"\text{maximal local updates} \iff"
         r" \frac{\alpha\,\sigma_v}{LM} = O\left(\frac{\sqrt{D}}{LM}\right)",

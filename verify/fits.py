@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import stats
 
 from .decisions import Status
 from .observations import (
@@ -213,7 +214,7 @@ def _fit(cells: Cells, model: Model, window: str, draws: Array | str, level: flo
         duplicates=cells.duplicates,
         lost=cells.lost,
         residual=math.sqrt(mean_square),
-        aic=n * math.log(mean_square) + 2 * (len(model.parameters) + 1),
+        aic=_aic(best.cost, n, model),
         r2=r_squared(y, residuals),
         condition=float(np.linalg.cond(jacobian)) if best.active.all() else None,
         solvers_agree=bool(np.allclose(values, second, rtol=AGREEMENT, atol=AGREEMENT * 1e-3, equal_nan=True)),
@@ -297,6 +298,68 @@ def compare(
         delta = tuple(one.aic - fits[0].aic for one in fits)
         found.append(Comparison(window=window.name, fits=tuple(fits), delta_aic=delta))
     return tuple(found)
+
+
+def aic_difference(
+    observations: Observations,
+    claimed: Sequence[Model],
+    rivals: Sequence[Model],
+    *,
+    generator: np.random.Generator,
+    window: Window = ALL_SHAPES,
+    resamples: int = RESAMPLES,
+    level: float = LEVEL,
+) -> tuple[Estimate, Model]:
+    """AIC of the best of ``claimed`` above that of the best of ``rivals``, and that rival.
+
+    The interval is normal, with the spread of the difference between refits of the two to log errors resampled within
+    each cell: positive throughout, the rival describes the surface better beyond the scatter of the repeats.
+
+    Raises:
+        ValueError: As ``fit``.
+    """
+    cells = window.of(observations).cells()
+    y = log_errors(cells.squares, f"AIC ({window.name})")
+    one, other = (_least_aic(models, cells, y) for models in (claimed, rivals))
+
+    def estimate(interval: tuple[float, float] | None, reason: str = "") -> Estimate:
+        value = one.aic - other.aic
+        return Estimate(name="AIC", value=value, interval=interval, level=level, diverged=cells.diverged, reason=reason)
+
+    if reason := why_no_interval(cells.squares):
+        return estimate(None, reason), other.model
+    draws = resampled_log_errors(cells.squares, "AIC", generator, resamples)
+    changes = np.array([one.refitted(drawn) - other.refitted(drawn) for drawn in draws])
+    half = float(stats.norm.isf((1 - level) / 2) * changes.std(ddof=1))
+    value = one.aic - other.aic
+    return estimate((value - half, value + half)), other.model
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Contender:
+    model: Model
+    surface: LogSurface
+    best: Optimum
+    aic: float
+
+    def refitted(self, y: Array) -> float:
+        """Return the AIC after a fit to other log errors of the same cells, from the estimate."""
+        return _aic(minimise(self.surface, y, self.best.theta).cost, len(y), self.model)
+
+
+def _least_aic(models: Sequence[Model], cells: Cells, y: Array) -> _Contender:
+    found = []
+    for model in models:
+        surface = LogSurface(model, cells)
+        surface.require_identifiable(y, f"AIC of {model.name}")
+        best = min((minimise(surface, y, s, tolerance=1e-12) for s in surface.starts(y)), key=lambda one: one.cost)
+        found.append(_Contender(model=model, surface=surface, best=best, aic=_aic(best.cost, len(y), model)))
+    return min(found, key=lambda contender: contender.aic)
+
+
+def _aic(cost: float, n: int, model: Model) -> float:
+    # Data without noise leave residuals of rounding only, possibly none at all.
+    return n * math.log(max(2 * cost / n, np.finfo(float).eps ** 2)) + 2 * (len(model.parameters) + 1)
 
 
 def judge_exponent(estimate: Estimate, predicted: float, tolerance: float) -> Status:

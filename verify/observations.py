@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 SHAPE = ("depth", "units", "embed_dim", "alpha")
+LETTERS = dict(zip(SHAPE, ("L", "M", "D", "alpha"), strict=True))
 MAX_DIVERGED = 0.1
 # The same run listed twice may have been computed on two machines, hence not to the bit.
 SAME_RUN = 1e-6

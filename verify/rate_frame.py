@@ -13,7 +13,7 @@ from ..sim.records import Job, Record
 from .decisions import Evidence
 from .fits import Estimate
 from .fluctuations import variance_exponents
-from .observations import Array, Observations, Window
+from .observations import LETTERS, Array, Observations, Window
 from .rate_presets import Grid, Preset
 
 LEVEL = 0.95  # of intervals that are shown; those that decide have their share of the error budget
@@ -132,7 +132,7 @@ def fluctuations(
     return [
         Exponent(
             key=key,
-            what=f"exponent of {column} in {what}",
+            what=f"exponent of {LETTERS[column]} in {what}",
             k=k,
             window=window.name,
             estimate=estimate,

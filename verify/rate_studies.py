@@ -13,7 +13,7 @@ from ..sim.records import Job
 from ..theory.phase_diagram import regime
 from .decisions import Evidence
 from .fits import Estimate
-from .observations import Array, Observations, Window
+from .observations import LETTERS, Array, Observations, Window
 from .rate_frame import (
     LEVEL,
     Exponent,
@@ -133,7 +133,7 @@ def noiseless_findings(frame: Frame, outcomes: Sequence[Outcome]) -> Findings:
             found.exponents.append(
                 Exponent(
                     key="lazy_bias" if lazy else "bias",
-                    what=f"exponent of depth in the error with tied units, alpha = {outcome['alpha']:g}",
+                    what=f"exponent of L in the error with tied units, alpha = {outcome['alpha']:g}",
                     k=k,
                     window=f"L = {outcome['depths'][0]} to {outcome['depths'][-1]}",
                     estimate=fitted.slope,
@@ -234,7 +234,7 @@ def critical_findings(frame: Frame, outcomes: Sequence[Outcome]) -> Findings:
         exponents=[
             Exponent(
                 key=names[column],
-                what=f"exponent of {column} in the critical residual scale",
+                what=f"exponent of {LETTERS[column]} in the critical residual scale",
                 k=1,
                 window=f"{len(scales)} shapes",
                 estimate=estimate,
@@ -253,7 +253,7 @@ def embedded_findings(frame: Frame, outcomes: Sequence[Outcome]) -> Findings:
     exponents = [
         Exponent(
             key="embedded_bias",
-            what="exponent of depth in the distance of L from 2L with tied units and embedding",
+            what="exponent of L in the distance of L from 2L with tied units and embedding",
             k=k,
             window=f"L = {size.tied_depths[0]} to {2 * size.tied_depths[-1]}",
             estimate=slope(size.tied_depths, distances, exact=True).slope,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..sim.records import Job
-from .fits import Estimate, compare
+from .fits import Estimate, aic_difference, compare
 from .fluctuations import bias_variance
 from .observations import Observations, Window, resampled_log_errors, why_no_interval
 from .rate_frame import (
@@ -103,7 +103,7 @@ def _single_unit(observations: Observations, frame: Frame, k: int, *, judged: bo
     fitted = slope(cells.shapes["depth"], rows, generator=frame.random(f"single {k}"), level=LEVEL)
     return Exponent(
         key="single_unit",
-        what="exponent of depth in the error at M = 1",
+        what="exponent of L in the error at M = 1",
         k=k,
         window=f"M = 1, L >= {frame.preset.window[0]}",
         estimate=widened(fitted.slope, frame.level),
@@ -145,27 +145,21 @@ def _negated(estimate: Estimate) -> Estimate:
     return replace(estimate, value=value, interval=interval)
 
 
-def delta_aic(observations: Observations, claimed: Model, frame: Frame) -> tuple[float, str]:
+def against_rivals(observations: Observations, claimed: Model, frame: Frame) -> tuple[Estimate, str]:
     """AIC of the claimed surface, the better of sum and quadrature, above the best rival's; and that rival.
 
     The rivals impose exponents too: a free form beats every imposed one once the data show the next order.
     """
-    forms = [Model(name="claimed", terms=claimed.terms, combine=combine) for combine in ("quadrature", "sum")]
-    others = [rival for rival in (QUADRATURE, SUM, *RIVALS) if _law(rival) != _law(claimed)]
-    (comparison,) = compare(
+    difference, rival = aic_difference(
         observations,
+        [replace(claimed, combine=combine) for combine in ("quadrature", "sum")],
+        [rival for rival in (QUADRATURE, SUM, *RIVALS) if _law(rival) != _law(claimed)],
         generator=frame.random("claimed"),
-        imposed=forms,
-        rivals=others,
-        windows=(_surface_window(frame),),
-        resamples=1,
+        window=_surface_window(frame),
+        resamples=frame.preset.resamples,
+        level=frame.level,
     )
-    imposed = {
-        (fit.model, fit.combine): fit.aic for fit in comparison.fits if "p" not in {e.name for e in fit.estimates}
-    }
-    best = min(aic for (name, _), aic in imposed.items() if name == "claimed")
-    rival = min((key for key in imposed if key[0] != "claimed"), key=imposed.__getitem__)
-    return best - imposed[rival], f"{rival[0]} ({rival[1]})"
+    return difference, f"{rival.name} ({rival.combine})"
 
 
 def _law(model: Model) -> set[frozenset[tuple[str, float | str]]]:

@@ -26,14 +26,12 @@ from .observations import SHAPE
 from .rate_frame import Exponent, Findings, Frame, Outcome
 from .rate_presets import PRESETS, Preset
 from .rate_studies import STUDIES
-from .rate_surfaces import delta_aic
+from .rate_surfaces import against_rivals
 from .suites import Context, SuiteResult
 from .surfaces import Model, Term
 
 COLUMNS = dict(zip(("L", "M_units", "D", "alpha"), SHAPE, strict=True))
 MEASURED_KINDS = (Kind.RATE, Kind.EQUIVALENCE)
-# The claimed law must fit better than every law that the theory excludes, or worse than one, by this much.
-DECISIVE_AIC = 10.0
 BUDGETS = tuple(10**n for n in range(6, 11))
 
 # What bears on each term of a law: its constant, a letter, and the exponent measured of it.
@@ -204,31 +202,37 @@ def _spell(estimate: Estimate, tolerance: float) -> str:
     if estimate.interval is None:
         return estimate.reason
     low, high = estimate.interval
+    allowed = f", tolerance {tolerance:g}" if tolerance else ""
     lost = f", {estimate.diverged} runs diverged" if estimate.diverged else ""
-    return f"interval [{low:.4f}, {high:.4f}], tolerance {tolerance:g}{lost}"
+    return f"interval [{low:.4f}, {high:.4f}]{allowed}{lost}"
 
 
 def check_surface(claim: Claim, findings: Findings, frame: Frame) -> list[Check]:
     """Hold the form of a claimed error surface against the forms that the theory excludes."""
     checks = []
     for k, observations in findings.surfaces.items():
-        delta, rival = delta_aic(observations, surface(claim), frame)
-        status = Status.INCONCLUSIVE
-        if abs(delta) >= DECISIVE_AIC:
-            status = Status.REFUTED if delta > 0 else Status.SUPPORTED
+        difference, rival = against_rivals(observations, surface(claim), frame)
         checks.append(
             Check(
                 claim=claim.id,
                 evidence=Evidence.SIMULATION,
-                status=status,
+                status=_by_sign(difference),
                 subject=f"form of the error surface, k = {k}",
-                observed=delta,
+                observed=difference.value,
                 expected=0.0,
-                detail=f"AIC above that of the best rival, {rival}; decisive at {DECISIVE_AIC:g}",
+                detail=f"AIC above that of the best rival, {rival}; {_spell(difference, 0.0)}",
                 where={"k": k, "rival": rival},
             )
         )
     return checks
+
+
+def _by_sign(difference: Estimate) -> Status:
+    """The claimed law must fit better than every law that the theory excludes: a difference clear of 0 decides."""
+    if difference.interval is None or difference.diverged:
+        return Status.INCONCLUSIVE
+    low, high = difference.interval
+    return Status.REFUTED if low > 0 else Status.SUPPORTED if high < 0 else Status.INCONCLUSIVE
 
 
 def check_best_shape(claim: Claim, tolerance: float) -> Check:
@@ -271,7 +275,9 @@ def run(context: Context, claims: Sequence[Claim] | None = None, preset: Preset 
     chosen = list(claims or registry.claims("rates."))
     wanted = {key for claim in chosen for key, _ in probed(claim)}
     names = [name for name in STUDIES if wanted & {*MEASURED_BY.get(name, ())} or (name == "phase" and claims is None)]
-    budget = ErrorBudget(alpha=preset.alpha, tests=len(preset.data_seeds) * max(1, sum(map(len, MEASURED_BY.values()))))
+    # One decision an exponent, and one on the form of the surface.
+    decisions = 1 + sum(map(len, MEASURED_BY.values()))
+    budget = ErrorBudget(alpha=preset.alpha, tests=len(preset.data_seeds) * decisions)
     frames = [
         Frame(
             preset=preset,
@@ -287,7 +293,14 @@ def run(context: Context, claims: Sequence[Claim] | None = None, preset: Preset 
         proofs[claim.id] = prove(claim)
         context.on_progress("proofs", number + 1, len(chosen))
     found = [dict(zip(names, _measure(context, frame, names), strict=True)) for frame in frames]
-    measured = [exponent for studies in found for study in studies.values() for exponent in study.exponents]
+    measured = [
+        exponent
+        if len(frames) == 1
+        else dataclasses.replace(exponent, window=f"{exponent.window}; data {frame.data_seed}")
+        for frame, studies in zip(frames, found, strict=True)
+        for study in studies.values()
+        for exponent in study.exponents
+    ]
     verdicts: list[Verdict] = []
     rows: list[dict[str, Any]] = []
     for claim in chosen:
@@ -355,6 +368,11 @@ def _undecided(claim: Claim, reason: str) -> Check:
 def _row(check: Check, exponent: Exponent, tolerance: float) -> dict[str, Any]:
     """One exponent beside the theory's, as the report shows it; status None where it is not judged."""
     reason = exponent.estimate.reason
+    low, high = exponent.estimate.interval or (-math.inf, math.inf)
+    inside = check.expected is None or low <= check.expected <= high
+    if exponent.judged and check.status is Status.SUPPORTED and not (inside or exponent.one_sided):
+        beyond = "off the theory's value by more than its scatter, by less than the tolerance"
+        reason = f"{reason}; {beyond}" if reason else beyond
     if not exponent.judged:
         reason = f"reported, not judged{': ' if reason else ''}{reason}"
     return {
