@@ -443,7 +443,8 @@ def _findings(found: dict[str, Any]) -> Iterator[Any]:
     for verdict, bound in zip(found["verdicts"], found["bounds"], strict=True):
         sign = {"upper-bound": "<=", "lower-bound": ">=", "identity": "=", "rate": "~"}[bound["kind"]]
         style = STYLES[verdict["status"]]
-        yield f"[{style}]{verdict['status']}[/]  {bound['quantity']} {sign} {escape(bound['formula'])}"
+        name = "" if bound["claim"] == "yours" else f"{escape(bound['claim'])}: "
+        yield f"[{style}]{verdict['status']}[/]  {name}{bound['quantity']} {sign} {escape(bound['formula'])}"
         if example := bound["counterexample"]:
             yield f"counterexample, confirmed by {example['confirmed']}:"
             table = Table(box=None, show_header=False, padding=(0, 2))
@@ -464,7 +465,8 @@ def _findings(found: dict[str, Any]) -> Iterator[Any]:
             yield f"tightest: {times} the bound, {escape(subject)}"
         if sharpened := bound.get("sharpen"):
             yield f"smallest constant that stands: {sharpened['constant']:.6g} (times the bound, on everything tried)"
-        yield f"confidence: {verdict['confidence']:.6g}"
+        sampled = "nothing was sampled" if verdict["confidence"] == 1 else f"confidence: {verdict['confidence']:.6g}"
+        yield sampled
 
 
 def _counted(stage: str, counts: dict[str, int]) -> str:

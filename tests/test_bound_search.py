@@ -17,11 +17,11 @@ from rescert.sim.finite_laws import FiniteSupport
 from rescert.sim.populations import build
 from rescert.theory.alignment import B_ALIGN, B_EXACT, CLAIMS, MISALIGNMENT
 from rescert.theory.claims import Claim, Kind
-from rescert.theory.symbols import K, M, N, d_2, d_align, d_par, mu2, mu_Sigma_mu, n_eff, tr_Sigma2
+from rescert.theory.symbols import K, M, N, d_2, d_align, d_par, lambda_max, mu2, mu_Sigma_mu, n_eff, tr_Sigma2
 from rescert.verify.bounds import counterexample, extremal, laws, stages
 from rescert.verify.bounds import search as search_module
 from rescert.verify.bounds.exact_case import FiniteCase
-from rescert.verify.bounds.misalignment import search
+from rescert.verify.bounds.misalignment import confirm, search
 from rescert.verify.bounds.screen import Screen, float_letters
 from rescert.verify.bounds.tally import Tally, finite, pairs
 from rescert.verify.bounds.target import Effort
@@ -346,3 +346,49 @@ def test_screen_evaluates_as_the_claim_does():
     for expression in (B_EXACT, B_ALIGN, Max(d_par, N), exp(-mu_Sigma_mu / tr_Sigma2)):
         case = SimpleNamespace(law=law, M=3, K=5)
         assert Screen(claim(expression)).at(case) == pytest.approx(float(claim(expression).numeric()(**letters)))
+
+
+def test_gaussian_stage_finds_what_only_many_dimensions_break():
+    # In one dimension this is B_exact; the largest eigenvalue stands for the whole spectrum.
+    variance = (1 / M + 1 / K) * mu_Sigma_mu + lambda_max**2 / (M * K)
+    wrong = claim(variance / (variance + mu2**2))
+    tally = stages.run(wrong, 0, ("Gaussian laws", {"places": laws.gaussian()[::7]}))
+    assert tally.violation["population"]["name"] == "gaussian"
+    assert tally.counts["exact"] == tally.counts["cells"] > 100
+    assert confirm(wrong, tally.violation) is not None
+    assert stages.run(claim(B_EXACT), 0, ("Gaussian laws", {"places": laws.gaussian()[::7]})).violation is None
+
+
+def test_sampled_stage_spends_an_error_budget():
+    places = [*laws.heavy()[::11], *laws.pools(0)[::9]]
+    unit = ("sampled laws", {"places": places, "tests": len(places)})
+    wrong = claim(B_EXACT / 4)
+    tally = stages.run(wrong, 0, unit)
+    assert tally.counts["draws"] >= 20_000 * tally.counts["cells"] > 0
+    assert confirm(wrong, tally.violation) is not None
+    calm = stages.run(claim(B_EXACT), 0, unit)
+    assert calm.violation is None
+    assert all(not case.exact for _, case in calm.cases.values())
+
+
+def test_lower_bounds_are_held_against_draws_too():
+    places = laws.heavy()[:6]
+    for bound, broken in ((Rational(99, 100), True), (Rational(1, 100) * B_EXACT, False)):
+        tally = stages.run(claim(bound, Kind.LOWER_BOUND), 0, ("sampled laws", {"places": places, "tests": 6}))
+        assert (tally.violation is not None) is broken
+
+
+def test_refinement_finds_the_plane_from_a_poor_start():
+    start = {"atoms": [["1", "0"], ["-1/2", "1"]], "weights": ["9/10", "1/10"]}
+    wrong = claim(only_from(2, W1, B_ALIGN))
+    tally = stages.run(wrong, 0, ("refined pairs", {"starts": [start], "size": (2, 2), "rounds": 8}))
+    assert breaks(wrong, tally.violation)
+
+
+def test_climbing_raises_the_ratio():
+    start = {"population": build("lattice", dim=2).spec, "M": 2, "K": 2}
+    reached = []
+    for steps in (0, 120):
+        tally = stages.run(claim(B_ALIGN), 0, ("climbed", {"index": 0, "start": start, "steps": steps}))
+        reached.append(max(ratio for ratio, _ in tally.cases.values()))
+    assert reached[0] + 0.1 < reached[1] <= 1

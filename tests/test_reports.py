@@ -92,9 +92,7 @@ def test_the_page_says_every_verdict_and_the_outcome_first(built):
     page = Page(built)
     for claim, status in (("alignment.certificate", "SUPPORTED"), ("alignment.mean", "PROVED")):
         assert re.search(rf"{re.escape(claim)} (?:(?!alignment\.).)*{status}", page.words)
-    outcome = (
-        "2 claims judged: 1 proved, 1 supported, 0 refuted and 0 inconclusive (confidence at least 1, preset quick"
-    )
+    outcome = "2 claims judged: 1 proved, 1 supported, 0 refuted and 0 inconclusive (nothing sampled, preset quick"
     assert outcome in page.words
     assert page.words.index(outcome) < page.words.index("Verdicts")
 

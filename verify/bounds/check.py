@@ -11,7 +11,7 @@ from ...theory.claims import Claim, Kind
 from ...theory.symbols import TABLE, latex
 from .. import document
 from ..decisions import Evidence, Status, Verdict
-from . import statement, targets
+from . import proving, statement, targets
 from .ask import bound, look, stated, stored
 from .target import Case, Counterexample, Decision, Effort, Searched
 
@@ -105,6 +105,8 @@ def judge(claim: Claim, effort: Effort) -> Checked:
     """Look at a claim, decide it or search, and conclude; arguments, result and errors as in :func:`check`."""
     target = targets.find(claim.quantity.id)
     remarks = look(claim, effort.seed)
+    if target.decide and not proving.available():
+        remarks += ("z3 is not installed, so that nothing was decided before the search: pip install 'rescert[check]'",)
     effort.on_progress("deciding", 0, 1)
     decision = target.decide(claim) if target.decide else None
     effort.on_progress("deciding", 1, 1)

@@ -155,6 +155,8 @@ class _Evaluation:
             return +(self.iv.pi if expr is sympy.pi else self.iv.e)
         if isinstance(expr, sympy.Piecewise):
             return self.of(next(value for value, condition in expr.args if self.holds(condition)))
+        if not expr.args:
+            raise NotImplementedError(f"it contains {expr}")
         parts = [self.of(part) for part in expr.args]
         if not all(isinstance(part, Fraction) for part in parts) and not isinstance(expr, sympy.Pow):
             parts = [self.interval(part) for part in parts]

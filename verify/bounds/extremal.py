@@ -4,6 +4,7 @@ A law of two atoms comes near B_exact where X = 0 on its second most likely outc
 rare one (x, w) that is x = -(M - 1) or -(K - 1); w then trades d_par against d_2. Source: [width] spec, A1 and A6.
 """
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ TINY = tuple(Fraction(1, 10**power) for power in (9, 10, 12, 15))
 STRETCH = (0.25, 0.5, 1.0, 2.0, 4.0)
 
 
+@functools.cache
 def extremal(M: int, K: int) -> TwoAtoms:
     """Bernoulli laws and rare atoms on the line and in the plane, the weight of the rare atom over many decades."""
     weights = WEIGHTS + (TINY if max(M, K) == 1 else ())
@@ -34,6 +36,12 @@ def extremal(M: int, K: int) -> TwoAtoms:
             parts.append(_pairs((1, 0), (x, 0), level))
         parts += [_raised(x, height, level) for height in _heights(float(x), eps)]
     return _joined(parts, weights).fitting(M, K)
+
+
+@functools.cache
+def misalignment(M: int, K: int) -> np.ndarray:
+    """P(X <= 0) of the extremal laws at their own size, computed once a process."""
+    return extremal(M, K).misalignment(M, K)
 
 
 def edges(M: int, K: int) -> tuple[Fraction, ...]:

@@ -96,7 +96,8 @@ def _laws(seed: int) -> Iterator[tuple[str, FiniteSupport]]:
 
 def _finite(name: str, **params: Any) -> FiniteSupport:
     law = build(name, **params)
-    assert isinstance(law, FiniteSupport)
+    if not isinstance(law, FiniteSupport):
+        raise ValueError(f"population {name!r} has no finite support; a step is enumerated exactly.")
     return law
 
 
@@ -187,7 +188,7 @@ def confirm(claim: Claim, where: Mapping[str, Any]) -> Counterexample | None:
         ValueError: If ``where`` describes no case.
     """
     try:
-        law = build(**where["population"])
+        law = _finite(**where["population"])
         eta, L = Fraction(where["eta"]), Fraction(where["L_smooth"])
         case = StepCase(law=law, M=int(where["M"]), K=int(where["K"]), eta=eta, L=L)
     except (KeyError, TypeError) as error:

@@ -1,5 +1,6 @@
 """The units of work of the search: each does a fixed amount of it, with a stream of its own, whoever runs it."""
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
@@ -20,7 +21,7 @@ from .tally import Tally, finite, pairs
 from .two_atoms import TwoAtoms
 
 TRIED_ATOMS = 4
-COPIES, FEW = 120, 40
+COPIES, BEAM, FEW = 120, 8, 40
 
 Unit = tuple[str, dict[str, Any]]
 """Name of a kind of work, and its arguments besides the claim and the seed."""
@@ -44,11 +45,16 @@ def near_hint(screen: Screen, hint: Mapping[str, float], size: Size) -> Tally:
 def extremal_laws(screen: Screen, size: Size) -> Tally:
     """The extremal families at one size, and at small sizes laws of one atom and of several."""
     tally = Tally(stage="extremal laws")
-    pairs(tally, screen, extremal.extremal(*size), *size)
-    if size in laws.SMALL_SIZES:
-        for law in laws.several_atoms(*size):
-            finite(tally, screen, FiniteCase(law=law, M=size[0], K=size[1]))
+    pairs(tally, screen, extremal.extremal(*size), *size, p=extremal.misalignment(*size))
+    for case in _several_atoms(size) if size in laws.SMALL_SIZES else ():
+        finite(tally, screen, case)
     return tally
+
+
+@functools.cache
+def _several_atoms(size: Size) -> tuple[FiniteCase, ...]:
+    M, K = size
+    return tuple(FiniteCase(law=law, M=M, K=K) for law in laws.several_atoms(M, K))
 
 
 def random_laws(claim: Claim, seed: int, index: int, examples: int) -> Tally:
@@ -107,7 +113,7 @@ def refined_pairs(claim: Claim, seed: int, starts: Sequence[Mapping[str, Any]], 
         ratio = pairs(tally, screen, candidates, *size, equal_cases=FEW)
         if not len(ratio):
             break
-        top = np.argsort(-np.where(np.isfinite(ratio), ratio, -np.inf), kind="stable")[: len(starts)]
+        top = np.argsort(-np.where(np.isfinite(ratio), ratio, -np.inf), kind="stable")[:BEAM]
         best = _arrays([candidates.law(int(i)) for i in top])
     return tally
 

@@ -10,12 +10,12 @@ import numpy as np
 from ..checks import Undefined
 from .exact_case import FiniteCase
 from .laws import DIMS, SCALES
-from .screen import ROUNDING, Screen
+from .screen import ROUNDING, Floats, Screen
 from .target import Case
 from .two_atoms import TwoAtoms
 
-# Of the cases that floats call broken, simplest first, of those that they cannot tell from equality (any more are not
-# counted as tried), and of those without a value.
+# Of the cases that floats call broken, simplest first, of those that they cannot tell from equality, and of those
+# without a value.
 BROKEN, EQUAL, DOUBTFUL = 12, 600, 3
 
 
@@ -78,15 +78,33 @@ def finite(tally: Tally, screen: Screen, case: FiniteCase) -> float:
     return float(screen.guide(p, bound))
 
 
-def pairs(tally: Tally, screen: Screen, laws: TwoAtoms, M: int, K: int, equal_cases: int = EQUAL) -> np.ndarray:
+def pairs(
+    tally: Tally,
+    screen: Screen,
+    laws: TwoAtoms,
+    M: int,
+    K: int,
+    *,
+    p: Floats | None = None,
+    equal_cases: int = EQUAL,
+) -> Floats:
     """Hold a claim against many laws of two atoms, in several dimensions and units if it depends on them.
+
+    Args:
+        tally: Taken note of there.
+        screen: Of the claim.
+        laws: Of two atoms.
+        M: Draws in u.
+        K: Draws in v.
+        p: Their misalignment, if it is known.
+        equal_cases: How many cases of near equality are decided in fractions; any more are not counted as tried.
 
     Returns:
         How near each law comes to breaking the claim, shape (n,), minus infinity where the expression has no value.
     """
     if not len(laws):
         return np.zeros(0)
-    p = laws.misalignment(M, K)
+    p = laws.misalignment(M, K) if p is None else p
     dims = np.array([laws.dim, *(np.full(len(laws), d) for d in DIMS)]) if "N" in screen.names else laws.dim[None]
     scales = SCALES if screen.depends_on_units() else SCALES[:1]
     unit = np.array([float(x) for x in scales])[:, None, None] ** 2

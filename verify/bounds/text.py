@@ -102,7 +102,7 @@ def parse(text: str, letters: Mapping[str, Symbol]) -> Expr:
         raise BoundError("bound: empty text; expected an expression such as 1/(1 + n_eff*d_align).")
     if found := _UNREADABLE.search(text):
         hint = _HINTS.get(found[0], "only letters, numbers, . , + - * / ** and parentheses are read")
-        raise BoundError.at(text, found.start(), f"unexpected character {ascii(found[0])}; {hint}")
+        raise BoundError.at(text, found.start(), f"unexpected character {found[0]!a}; {hint}")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
