@@ -36,7 +36,7 @@ _HINTS = {"^": "write ** for powers", "=": "write the bound alone, without a rel
 _DECIMAL = re.compile(r"(\d*)\.?(\d*)(?:[eE][+-]?0*(\d*))?")
 _SUMS, _PRODUCTS = (ast.Add, ast.Sub), (ast.Mult, ast.Div)
 _BAD = (sympy.zoo, sympy.oo, -sympy.oo, sympy.nan)
-_NODES = (sympy.Add, sympy.Mul, sympy.Pow, Rational, Symbol, sympy.Max, sympy.Min, sympy.Abs)
+_NODES: tuple[type, ...] = (sympy.Add, sympy.Mul, sympy.Pow, Rational, Symbol, sympy.Max, sympy.Min, sympy.Abs)
 _NODES += (sympy.exp, sympy.log, sympy.erf, sympy.erfc, sympy.gamma, type(sympy.pi), type(sympy.E))
 
 
