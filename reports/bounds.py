@@ -15,6 +15,14 @@ from .tables import Table, Words
 SIGNS = {"upper-bound": "≤", "lower-bound": "≥", "identity": "=", "rate": "~"}
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 BROKEN = "#D55E00"
+SIDES = {
+    **dict.fromkeys(
+        ("upper-bound", "lower-bound"),
+        "bound, which is attained on the line and broken on the shaded side; 0 is drawn on the lower edge",
+    ),
+    **dict.fromkeys(("identity", "rate"), "claimed value; they agree on the line"),
+}
+SPREAD = 20.0  # largest ratio that a linear axis shows
 REACH = 1e-12  # lower end of a logarithmic axis of probabilities
 
 
@@ -77,6 +85,8 @@ def picture(bound: Row, place: int) -> Picture:
                 ratios.plot([ratio], [y], "|" if case["exact"] else "o", color=families[family], mfc=face, ms=9)
     ratios.axvline(1, color=TRUTH, lw=0.9)
     ratios.set_yticks(range(len(known)), [label(family) for family in known])
+    if max((abs(case["ratio"]) for case in cases if case["ratio"] is not None), default=0) > SPREAD:
+        ratios.set_xscale("symlog", linthresh=1)
     over = "bound / quantity" if bound["kind"] == "lower-bound" else "quantity / bound"
     ratios.set(ylim=(len(known) - 0.4, -0.6), xlabel=f"{over}  [1: attained; right of it: broken]")
     ratios.tick_params(axis="y", length=0)
@@ -91,9 +101,8 @@ def picture(bound: Row, place: int) -> Picture:
         name=f"bound-{place}",
         figure=figure,
         alt=f"Scatter of the {bound['meaning']} against the bound for {plural(len(cases), 'case')}, with their ratios.",
-        caption="Left: the quantity against the bound, which is attained on the line and broken on the shaded side; "
-        "a quantity of 0 is drawn on the lower edge. Right: the ratio, a row a family. Only the tightest and the "
-        "loosest of the cases tried are drawn.",
+        caption=f"Left: the quantity against the {SIDES[bound['kind']]}. Right: the ratio, a row a family. "
+        "Only the tightest and the loosest of the cases tried are drawn.",
         columns=("stage", "family", "subject", "observed", "bound", "ratio", "exact"),
         rows=tuple(
             tuple(case[name] for name in ("stage", "family", "subject", "observed", "bound", "ratio", "exact"))
@@ -163,5 +172,12 @@ def _listed(rows: Sequence[dict[str, Any]], caption: str) -> Table:
     return Table(
         caption=caption,
         header=tuple(names),
-        rows=tuple(tuple(style.words(row[name]) for name in names) for row in rows),
+        rows=tuple(tuple(_entry(row[name]) for name in names) for row in rows),
+        labels=1,
     )
+
+
+def _entry(value: Any) -> str:
+    if isinstance(value, list) and len(value) == 2:
+        return style.interval(*value, 4)
+    return number(value, 4) if isinstance(value, float) else style.words(value)

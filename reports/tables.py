@@ -78,7 +78,9 @@ def repeat(document: dict[str, Any]) -> str:
     options = document["options"]
     order = ("of", "kind", "budget", "sharpen", "replay", "preset", "limit_error", "seed", "device")
     named = []
-    for name in (name for name in order if options.get(name) not in (None, False)):
+    for name in order:
+        if options.get(name) is None or options[name] is False:
+            continue
         value = [] if options[name] is True else [shlex.quote(str(options[name]))]
         named.append(" ".join([f"--{name.replace('_', '-')}", *value]))
     # A bound may begin with a minus sign.

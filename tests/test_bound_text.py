@@ -143,7 +143,7 @@ def test_an_error_points_at_the_place_and_names_the_nearest(text, message, colum
 
 def test_a_long_text_is_shown_around_the_place():
     with pytest.raises(BoundError, match="unknown letter nope") as refusal:
-        parse("M + " * 100 + "nope", LETTERS)
+        parse("M + " * 60 + "nope", LETTERS)
     _, shown, caret = str(refusal.value).split("\n")
     assert shown[caret.index("^") :] == "nope"
     assert len(shown) <= 74

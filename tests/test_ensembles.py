@@ -40,10 +40,11 @@ def weights(shape, *, seed=0, dtype="float64"):
     return init_parameters(shape, generator(seed, "init"), dtype=dtype)
 
 
-def port(shape, descent, *, seed=0):
-    """The numpy port's outputs and losses, always in float64."""
+def port(shape, descent, *, seed=0, nudge=0.0):
+    """The numpy port's outputs and losses, always in float64, from weights of which U is a share ``nudge`` off."""
+    U, V = weights(shape, seed=seed)
     net = NumpyResNet(
-        *weights(shape, seed=seed), descent.X, descent.Y, alpha=descent.alpha, eta=descent.eta, eta_u=descent.eta_u
+        U * (1 + nudge), V, descent.X, descent.Y, alpha=descent.alpha, eta=descent.eta, eta_u=descent.eta_u
     )
     return net, *net.train(descent.steps)
 
@@ -52,8 +53,11 @@ def check_against_port(size, engine, dtype, seed=0, **options):
     shape, descent = problem(*size, seed=seed, record=range(11), **options)
     run = train_parameters(*weights(shape, seed=seed, dtype=dtype), descent, engine=engine)
     net, outputs, losses = port(shape, descent, seed=seed)
-    scale = TOLERANCE[dtype] * max(1, np.abs(outputs).max())
-    np.testing.assert_allclose(run.losses, losses, rtol=0, atol=scale * max(1, losses.max()))
+    # A step size at the edge of stability amplifies any rounding: as much as it does this nudge of the port itself.
+    _, nudged, nudged_losses = port(shape, descent, seed=seed, nudge=TOLERANCE[dtype] / 10)
+    scale = TOLERANCE[dtype] * max(1, np.abs(outputs).max()) + np.abs(nudged - outputs).max()
+    loss_scale = scale * max(1, losses.max()) + np.abs(nudged_losses - losses).max()
+    np.testing.assert_allclose(run.losses, losses, rtol=0, atol=loss_scale)
     for k, output in enumerate(outputs):
         np.testing.assert_allclose(run.outputs[k], output, rtol=0, atol=scale)
     for name, after, before in zip("UV", (net.U, net.V), weights(shape, seed=seed), strict=True):

@@ -133,6 +133,9 @@ def conclude(claim: Claim, decision: Decision | None, searched: Searched) -> Ver
     for evidence, count in ((Evidence.EXACT, exact), (Evidence.SIMULATION, sampled)):
         if count > 0:
             tried[evidence.value] = {Status.SUPPORTED.value: count}
+    if found is not None:
+        # How many more of the cases tried break it was not counted.
+        tried = {_evidence(found).value: {Status.REFUTED.value: 1}}
     confidence, note = searched.confidence, ""
     if found is not None:
         status, confidence = Status.REFUTED, found.confidence
@@ -158,15 +161,18 @@ def conclude(claim: Claim, decision: Decision | None, searched: Searched) -> Ver
 
 
 def _spelled(found: Counterexample) -> dict[str, Any]:
-    evidence = Evidence.EXACT if found.confidence == 1 else Evidence.SIMULATION
     return {
         "subject": found.subject,
-        "evidence": evidence.value,
+        "evidence": _evidence(found).value,
         "observed": _float(found.observed),
         "expected": _float(found.bound),
         "detail": f"{found.observed} against {found.bound}, confirmed by {found.confirmed}",
         **found.where,
     }
+
+
+def _evidence(found: Counterexample) -> Evidence:
+    return Evidence.EXACT if found.confidence == 1 else Evidence.SIMULATION
 
 
 def _float(text: str) -> float | None:

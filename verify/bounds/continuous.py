@@ -37,7 +37,7 @@ def gaussian_laws(claim: Claim, seed: int, places: Sequence[Place]) -> Tally:
         if math.isnan(ratio):
             tally.no_value(case.subject)
             continue
-        tally.keep_both(case, ratio)
+        tally.note(case, screen)
         if ratio > 1 + ROUNDING:
             tally.violation = tally.violation or case.where
         elif bool(screen.suspect(p, bound)) and claim.kind is not Kind.IDENTITY:
@@ -61,8 +61,7 @@ def sampled_laws(claim: Claim, seed: int, places: Sequence[Place], tests: int) -
         tally.counts.update(laws=1, cells=1, draws=trials)
         case = _case(tally, law, spec, M, K, hits / max(trials, 1), bound, exact=False)
         if trials:
-            ratio = float(screen.ratio(case.observed, bound))
-            tally.keep_both(case, ratio)
+            tally.note(case, screen)
         if status is Status.REFUTED:
             tally.violation = tally.violation or case.where
         elif status is Status.INCONCLUSIVE:

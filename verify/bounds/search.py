@@ -20,10 +20,10 @@ from .enclosure import with_fractions
 from .laws import Size
 from .screen import screen_of
 from .stages import Unit
-from .tally import Tally
+from .tally import Role, Tally
 from .target import Case, Counterexample, Effort, Searched
 
-SHOWN_CASES, POLISHED = 400, 60
+SHOWN_CASES = 400
 EXAMPLES, STEPS, MOVES = 150, 8, 400
 REFINED_SIZES, STARTS = 40, 6
 # Share of the time after which no unit of a stage is begun, so that every stage has its turn.
@@ -123,9 +123,7 @@ class _Search:
 
     def refined(self) -> list[Unit]:
         """Units that improve the best laws so far."""
-        screen = screen_of(self.claim)
-        finite = [case for case in self.ranked() if case.where["population"]["name"] == "finite"]
-        finite.sort(key=lambda case: -round(float(screen.guide(case.observed, case.bound)), 9))
+        finite = [case for case in self.ranked("near") if case.where["population"]["name"] == "finite"]
         units: list[Unit] = []
         sizes: dict[Size, list[dict[str, Any]]] = {}
         for case in finite:
@@ -202,26 +200,19 @@ class _Search:
 
     # The result
 
-    def ranked(self) -> list[Case]:
-        """The tightest cases of every family, size and stage, tightest first and of equal ones the simplest."""
+    def ranked(self, role: Role) -> list[Case]:
+        """The cases of a role, highest score first and of equal ones the simplest."""
         kept = [
-            (-round(ratio, 9), case.where["M"] + case.where["K"], len(case.subject), place, case)
-            for tally in self.tallies.values()
-            for place, ((*_, tightest), (ratio, case)) in enumerate(tally.cases.items())
-            if tightest
+            (-round(score, 9), case.where["M"] + case.where["K"], len(case.subject), place, case)
+            for place, (score, case) in enumerate(kept for tally in self.tallies.values() for kept in tally.best(role))
         ]
         return [case for *_, case in sorted(kept, key=lambda entry: entry[:-1])]
 
-    def shown(self, ranked: Sequence[Case]) -> tuple[Case, ...]:
-        """For the picture: the tightest of all, then a loosest one for each family and stage."""
-        loosest: dict[tuple[str, str], tuple[float, Case]] = {}
-        for tally in self.tallies.values():
-            for (family, *_, tightest), (ratio, case) in tally.cases.items():
-                key = (tally.stage, family)
-                if not tightest and (key not in loosest or ratio < loosest[key][0]):
-                    loosest[key] = (ratio, case)
-        last = [case for _, case in loosest.values()]
-        return (*ranked[: SHOWN_CASES - len(last)], *last)
+    def shown(self, tightest: Sequence[Case]) -> tuple[Case, ...]:
+        """For the picture: the tightest of all, the nearest of each family and size, the loosest of each family."""
+        loose = {(case.stage, case.family): case for case in reversed(self.ranked("loose"))}
+        first = [*tightest[:1], *(case for case in self.ranked("near") if case not in tightest[:1])]
+        return (*first[: SHOWN_CASES - len(loose)], *loose.values())
 
     def result(self) -> Searched:
         """Put together what the stages found."""
@@ -230,18 +221,17 @@ class _Search:
         if count:
             first = next(tally.undefined[1] for tally in self.tallies.values() if tally.undefined[0])
             undecided.append(f"the expression is no finite real number in {count} cases, the first of them {first}")
-        ranked = self.ranked()
-        ranked[:POLISHED] = [tightness.polished(self.claim, case) for case in ranked[:POLISHED]]
+        tightest = [tightness.polished(self.claim, case) for case in self.ranked("tightest")]
         sampled = any(tally.counts["draws"] for tally in self.tallies.values())
         return Searched(
             counterexample=self.found,
-            cases=self.shown(ranked),
-            tightest=ranked[0] if ranked else None,
+            cases=self.shown(tightest),
+            tightest=tightest[0] if tightest else None,
             tried={name: dict(tally.counts) for name, tally in self.tallies.items() if tally.counts},
             undecided=tuple(undecided),
             confidence=1 - ALPHA if sampled else 1.0,
             finished=self.finished,
-            results={"sharpen": tightness.constant(self.claim, ranked)} if self.effort.sharpen else {},
+            results={"sharpen": tightness.constant(self.claim, tightest)} if self.effort.sharpen else {},
         )
 
 

@@ -1,11 +1,13 @@
 """What a stage of the search keeps of the cases it tries: counts, the tightest and the loosest, and the violation."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..checks import Undefined
 from .exact_case import FiniteCase
@@ -17,6 +19,12 @@ from .two_atoms import TwoAtoms
 # Of the cases that floats call broken, simplest first, of those that they cannot tell from equality, and of those
 # without a value.
 BROKEN, EQUAL, DOUBTFUL = 12, 600, 3
+# Scores that differ by rounding only.
+ALIKE = 1e-12
+
+
+Role = Literal["tightest", "near", "loose"]
+"""What a case is kept for: its ratio, what the search climbs (``Screen.guide``), or its ratio upside down."""
 
 
 @dataclass(kw_only=True)
@@ -26,7 +34,7 @@ class Tally:
     Attributes:
         stage: Of the search.
         counts: "laws", "cells", "exact", "draws".
-        cases: (family, M, K, tightest or loosest) -> case.
+        cases: (role, family, M, K) -> score and case.
         violation: The first case that breaks the claim, as decided without floats, or None.
         undefined: How many real cases have no value of the expression, and the first of them.
         undecided: Other reasons why the claim stays open.
@@ -34,29 +42,34 @@ class Tally:
 
     stage: str
     counts: Counter[str] = field(default_factory=Counter)
-    cases: dict[tuple[str, int, int, bool], tuple[float, Case]] = field(default_factory=dict)
+    cases: dict[tuple[Role, str, int, int], tuple[float, Case]] = field(default_factory=dict)
     violation: dict[str, Any] | None = None
     undefined: tuple[int, str] = (0, "")
     undecided: list[str] = field(default_factory=list)
 
-    def keep(self, case: Case, ratio: float, *, tightest: bool = True) -> None:
-        """Keep a case if it is the tightest (or the loosest) of its family at its size."""
-        key = (case.family, case.where["M"], case.where["K"], tightest)
-        known = self.cases.get(key)
-        if known is None or (ratio > known[0] if tightest else ratio < known[0]):
-            self.cases[key] = (ratio, case)
+    def keep(self, role: Role, case: Case, score: float) -> None:
+        """Keep a case if its score is the highest in its role: of all for "tightest", else of its family and size."""
+        key = (role, "", 0, 0) if role == "tightest" else (role, case.family, case.where["M"], case.where["K"])
+        if key not in self.cases or score > self.cases[key][0]:
+            self.cases[key] = (score, case)
 
-    def keep_both(self, case: Case, ratio: float) -> None:
-        """Keep a case if it is the tightest or the loosest; 0 against 0 is neither."""
-        if case.observed != 0 or case.bound != 0:
-            self.keep(case, ratio)
-            self.keep(case, ratio, tightest=False)
+    def note(self, case: Case, screen: Screen) -> None:
+        """Keep a case in every role that it wins; 0 against 0 says nothing."""
+        ratio = float(screen.ratio(case.observed, case.bound))
+        if (case.observed != 0 or case.bound != 0) and not math.isnan(ratio):
+            self.keep("tightest", case, ratio)
+            self.keep("near", case, float(screen.guide(case.observed, case.bound)))
+            self.keep("loose", case, -ratio)
+
+    def best(self, role: Role) -> list[tuple[float, Case]]:
+        """The cases of a role with their scores."""
+        return [kept for key, kept in self.cases.items() if key[0] == role]
 
     def add(self, other: "Tally") -> None:
         """Take in what another unit of the same stage found; its violation counts if there was none before."""
         self.counts += other.counts
-        for (*_, tightest), (ratio, case) in other.cases.items():
-            self.keep(case, ratio, tightest=tightest)
+        for (role, *_), (score, case) in other.cases.items():
+            self.keep(role, case, score)
         self.violation = self.violation or other.violation
         self.undefined = (self.undefined[0] + other.undefined[0], self.undefined[1] or other.undefined[1])
         self.undecided += other.undecided
@@ -70,11 +83,9 @@ def finite(tally: Tally, screen: Screen, case: FiniteCase) -> float:
     """Hold a claim against a finite law; how near it comes to breaking it, NaN where the expression has no value."""
     p, bound = float(case.p), screen.at(case)
     tally.counts.update(laws=1, cells=1, exact=1)
-    ratio = float(screen.ratio(p, bound))
     if np.isnan(bound) or bool(screen.suspect(p, bound)):
         _decide(tally, screen, [case])
-    if not np.isnan(ratio):
-        tally.keep_both(_case(tally.stage, case, p, bound), ratio)
+    tally.note(_case(tally.stage, case, p, bound), screen)
     return float(screen.guide(p, bound))
 
 
@@ -136,21 +147,29 @@ def pairs(
     if tally.undefined[0] > before:
         tally.no_value("", max(0, len(nowhere) - DOUBTFUL))
 
-    families = laws.families
-    for family in np.unique(families):
-        masked = np.where((families == family) & ~np.isnan(ratio) & ((p != 0) | (bound != 0)), ratio, -np.inf)
-        for tightest, extreme in ((True, masked), (False, np.where(np.isneginf(masked), -np.inf, -masked))):
-            best = extreme.max()
-            if not np.isneginf(best):
-                # The simplest of those that are alike.
-                alike = np.where(
-                    extreme >= (best if np.isinf(best) else best - ROUNDING * abs(best)), laws.size, np.inf
-                )
-                index = np.unravel_index(int(np.argmin(alike)), ratio.shape)
-                case = _case(tally.stage, build(index), float(p[index[2]]), float(bound[index]))
-                tally.keep(case, float(ratio[index]), tightest=tightest)
     guide = screen.guide(p, bound)
+    telling = ~np.isnan(ratio) & ((p != 0) | (bound != 0))
+    wanted: list[tuple[Role, Floats, NDArray[np.bool_]]] = [("tightest", ratio, telling)]
+    for family in np.unique(laws.families):
+        own = telling & (laws.families == family)
+        wanted += [("near", guide, own), ("loose", -ratio, own)]
+    for role, score, among in wanted:
+        if (index := _simplest(score, among, laws.size)) is not None:
+            tally.keep(
+                role, _case(tally.stage, build(index), float(p[index[2]]), float(bound[index])), float(score[index])
+            )
     return np.where(np.isnan(guide), -np.inf, guide).max(axis=(0, 1))
+
+
+def _simplest(score: Floats, among: NDArray[np.bool_], size: Floats) -> tuple[int, ...] | None:
+    """Index of the highest score, of those that are alike the one that is easiest to write down."""
+    score = np.where(among, score, -np.inf)
+    best = score.max()
+    if np.isneginf(best):
+        return None
+    least = best if np.isinf(best) else best - ALIKE * abs(best)
+    alike = np.where(score >= least, size, np.inf)
+    return tuple(int(x) for x in np.unravel_index(int(np.argmin(alike)), alike.shape))
 
 
 def _decide(tally: Tally, screen: Screen, cases: Iterable[FiniteCase]) -> None:
