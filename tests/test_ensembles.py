@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from rescert.models.perceptron_resnet import PerceptronResNet
 from rescert.sim import ensembles
@@ -40,24 +40,30 @@ def weights(shape, *, seed=0, dtype="float64"):
     return init_parameters(shape, generator(seed, "init"), dtype=dtype)
 
 
-def port(shape, descent, *, seed=0, nudge=0.0):
-    """The numpy port's outputs and losses, always in float64, from weights of which U is a share ``nudge`` off."""
-    U, V = weights(shape, seed=seed)
+def port(shape, descent, *, seed=0):
+    """The numpy port's outputs and losses, always in float64."""
     net = NumpyResNet(
-        U * (1 + nudge), V, descent.X, descent.Y, alpha=descent.alpha, eta=descent.eta, eta_u=descent.eta_u
+        *weights(shape, seed=seed), descent.X, descent.Y, alpha=descent.alpha, eta=descent.eta, eta_u=descent.eta_u
     )
     return net, *net.train(descent.steps)
+
+
+def is_stable(size, seed, **options):
+    """Whether a nudge of the weights stays small: at the edge of stability any rounding grows without bound."""
+    shape, descent = problem(*size, seed=seed, record=range(11), **options)
+    U, V = weights(shape, seed=seed)
+    rates = {"alpha": descent.alpha, "eta": descent.eta, "eta_u": descent.eta_u}
+    nets = [NumpyResNet(U * (1 + nudge), V * (1 - nudge), descent.X, descent.Y, **rates) for nudge in (0, 1e-7)]
+    (outputs, _), (nudged, _) = (net.train(descent.steps) for net in nets)
+    return np.abs(np.array(nudged) - np.array(outputs)).max() < 1e-5
 
 
 def check_against_port(size, engine, dtype, seed=0, **options):
     shape, descent = problem(*size, seed=seed, record=range(11), **options)
     run = train_parameters(*weights(shape, seed=seed, dtype=dtype), descent, engine=engine)
     net, outputs, losses = port(shape, descent, seed=seed)
-    # A step size at the edge of stability amplifies any rounding: as much as it does this nudge of the port itself.
-    _, nudged, nudged_losses = port(shape, descent, seed=seed, nudge=TOLERANCE[dtype] / 10)
-    scale = TOLERANCE[dtype] * max(1, np.abs(outputs).max()) + np.abs(nudged - outputs).max()
-    loss_scale = scale * max(1, losses.max()) + np.abs(nudged_losses - losses).max()
-    np.testing.assert_allclose(run.losses, losses, rtol=0, atol=loss_scale)
+    scale = TOLERANCE[dtype] * max(1, np.abs(outputs).max())
+    np.testing.assert_allclose(run.losses, losses, rtol=0, atol=scale * max(1, losses.max()))
     for k, output in enumerate(outputs):
         np.testing.assert_allclose(run.outputs[k], output, rtol=0, atol=scale)
     for name, after, before in zip("UV", (net.U, net.V), weights(shape, seed=seed), strict=True):
@@ -70,7 +76,9 @@ def check_against_port(size, engine, dtype, seed=0, **options):
 @settings(max_examples=40, deadline=None)
 @given(size=sizes, alpha=st.sampled_from([0.5, 1.0, 4.0]), seed=st.integers(0, 100))
 def test_small_shapes_equal_the_numpy_port(engine, dtype, size, alpha, seed):
-    check_against_port(size, engine, dtype, seed, alpha=alpha, eta=0.5, eta_u=2.0)
+    options = {"alpha": alpha, "eta": 0.5, "eta_u": 2.0}
+    assume(is_stable(size, seed, **options))
+    check_against_port(size, engine, dtype, seed, **options)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
