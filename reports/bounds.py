@@ -179,5 +179,5 @@ def _listed(rows: Sequence[dict[str, Any]], caption: str) -> Table:
 
 def _entry(value: Any) -> str:
     if isinstance(value, list) and len(value) == 2:
-        return style.interval(*value, 4)
+        return style.interval(value[0], value[1], 4)
     return number(value, 4) if isinstance(value, float) else style.words(value)

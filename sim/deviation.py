@@ -11,8 +11,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
+from .enumeration import require_counts
+
 Tail = tuple[tuple[Fraction, Fraction], ...]
 """Pairs (squared deviation s, P(deviation^2 >= s)), s descending."""
+
+# What is enumerated within a second: binomial counts, and partitions of n (37 338 for n = 40).
+LARGEST_SIGNS, LARGEST_SIMPLEX = 2000, 40
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +27,11 @@ class Signs:
     p: Fraction
     n: int
 
+    def __post_init__(self) -> None:
+        _require_size(self.n, LARGEST_SIGNS)
+        if not 0 < self.p < 1:
+            raise ValueError(f"Signs: p must be between 0 and 1, got {self.p}.")
+
     @property
     def name(self) -> str:
         """The law in words."""
@@ -30,9 +40,9 @@ class Signs:
     @cached_property
     def tail(self) -> Tail:
         """The exact tail of the squared deviation."""
-        q = 1 - self.p
-        weights = {k: math.comb(self.n, k) * self.p**k * q ** (self.n - k) for k in range(self.n + 1)}
-        return _cumulated(((2 * (Fraction(k, self.n) - self.p)) ** 2, w) for k, w in weights.items())
+        a, b = self.p.numerator, self.p.denominator
+        ways = {k: math.comb(self.n, k) * a**k * (b - a) ** (self.n - k) for k in range(self.n + 1)}
+        return _cumulated((((2 * (Fraction(k, self.n) - self.p)) ** 2, w) for k, w in ways.items()), b**self.n)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +51,10 @@ class Simplex:
 
     d: int
     n: int
+
+    def __post_init__(self) -> None:
+        _require_size(self.n, LARGEST_SIMPLEX)
+        require_counts("Simplex", d=self.d)
 
     @property
     def name(self) -> str:
@@ -51,7 +65,7 @@ class Simplex:
     def tail(self) -> Tail:
         """The exact tail of the squared deviation, by the partitions of n into counts."""
 
-        def weighted() -> Iterator[tuple[Fraction, Fraction]]:
+        def weighted() -> Iterator[tuple[Fraction, int]]:
             for counts in _partitions(self.n, self.n):
                 if len(counts) > self.d:
                     continue
@@ -63,20 +77,24 @@ class Simplex:
                 for count in counts:
                     orders //= math.factorial(count)
                 square = Fraction(sum(c * c for c in counts), self.n**2) - Fraction(1, self.d)
-                yield square, Fraction(places * orders, self.d**self.n)
+                yield square, places * orders
 
-        return _cumulated(weighted())
+        return _cumulated(weighted(), self.d**self.n)
 
 
-def _cumulated(weighted: Iterator[tuple[Fraction, Fraction]]) -> Tail:
-    law: dict[Fraction, Fraction] = {}
-    for square, weight in weighted:
-        law[square] = law.get(square, Fraction()) + weight
-    total, found = Fraction(), []
-    for square in sorted(law, reverse=True):
-        total += law[square]
-        found.append((square, total))
-    return tuple(found)
+def _require_size(n: int, largest: int) -> None:
+    require_counts("deviation of a mean", n=n)
+    if n > largest:
+        raise ValueError(f"deviation of a mean: n = {n} is above the {largest} that are enumerated for this law.")
+
+
+def _cumulated(weighted: Iterator[tuple[Fraction, int]], total: int) -> Tail:
+    law: dict[Fraction, int] = {}
+    for square, ways in weighted:
+        law[square] = law.get(square, 0) + ways
+    squares = sorted(law, reverse=True)
+    sums = itertools.accumulate(law[square] for square in squares)
+    return tuple((square, Fraction(ways, total)) for square, ways in zip(squares, sums, strict=True))
 
 
 def _partitions(n: int, largest: int) -> Iterator[tuple[int, ...]]:

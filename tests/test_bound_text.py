@@ -7,8 +7,10 @@ import pytest
 import sympy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rescert.theory.symbols import TABLE
-from rescert.verify.bounds.text import BoundError, parse
+from rescert.theory.evaluation import arguments, total
+from rescert.theory.symbols import TABLE, unfold
+from rescert.verify.bounds.size import _Count
+from rescert.verify.bounds.text import FUNCTIONS, BoundError, parse
 
 NAMES = ["M", "K", "N", "n_eff", "d_par", "d_2", "d_align", "mu2", "mu_Sigma_mu", "tr_Sigma", "tr_Sigma2", "lambda_max"]
 LETTERS = {name: TABLE[name].symbol for name in NAMES}
@@ -59,14 +61,60 @@ def test_what_is_printed_reads_back(text):
         expression = parse(text, LETTERS)
     except BoundError:
         return
-    assert parse(str(expression), LETTERS) == expression
+    again = parse(str(expression), LETTERS)
+    assert again == expression or sympy.expand(again - expression) == 0
 
 
-@given(st.one_of(st.text(max_size=200), st.text("()+-*/0123456789.eMKd_,[]{}:'\" \\\n", max_size=200)))
-@settings(max_examples=300, deadline=2000)
+words = st.sampled_from(
+    [*NAMES, *FUNCTIONS, *"()+-*/,.0123456789", "**", "(", ")", "e", "1e9", "**-", "9**", " ", "lambda", "if", "j"]
+)
+
+
+@given(st.one_of(st.text(max_size=200), st.lists(words, max_size=60).map("".join), expressions))
+@settings(max_examples=600, deadline=2000)
 def test_any_text_is_read_or_refused_in_one_way(text):
     with contextlib.suppress(BoundError):
         parse(text, LETTERS)
+
+
+rational = st.recursive(
+    st.sampled_from(["M", "K", "mu2", "n_eff", "d_2", "2", "(1/3)"]),
+    lambda inner: st.one_of(
+        st.builds("({} {} {})".format, inner, st.sampled_from("+-*/"), inner),
+        st.builds("({})**{}".format, inner, st.sampled_from(["2", "3", "(-1)", "(-2)"])),
+    ),
+    max_leaves=8,
+)
+
+
+@given(rational)
+@settings(max_examples=150, deadline=None)
+def test_the_counted_size_bounds_the_terms_over_a_common_denominator(text):
+    try:
+        expression = unfold(parse(text, LETTERS))
+    except BoundError:
+        return
+    counted = _Count().ratio(expression)
+    above, below = (sympy.expand(part) for part in sympy.fraction(sympy.together(expression)))
+    assert len(sympy.Add.make_args(above)) <= counted.terms
+    assert len(sympy.Add.make_args(below)) <= counted.denominator.terms
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1/(1 + n_eff*d_par) + 1/(1 + n_eff*d_2) + 1/(1 + d_align*min(M, K)/2)",
+        "+".join(f"1/({k} + n_eff*d_align)" for k in range(1, 5)),
+        "(1 - 1/(1 + n_eff*d_align))**5",
+        "exp(-0.333*n_eff*d_align)/(1 + exp(-0.333*n_eff*d_align)) + 1/(1 + n_eff*d_align)",
+        "sqrt(1 - 1/(1 + n_eff*d_align)**2)/(1 + M)**0.37",
+    ],
+)
+def test_what_people_write_is_small_enough_and_evaluates_fast(text):
+    expression = parse(text, LETTERS)
+    start = time.process_time()
+    total(expression, arguments(expression))
+    assert time.process_time() - start < 2
 
 
 HOSTILE = {
@@ -110,6 +158,31 @@ HOSTILE = {
     "hidden pole": "1/(M - M)",
     "statement": "import os",
     "nothing": "   ",
+    "many digits of a float": "1e" + "9" * 5000,
+    "power in disguise": "exp(1000000000*log(10))",
+    "letter to a power in disguise": "exp(1000*log(M))",
+    "exponential of a billion": "exp(10**9)",
+    "exponential of e to the hundred": "exp(exp(100))",
+    "exponentials of exponentials": "exp(exp(exp(M)))",
+    "tower of letters": "M**K**N",
+    "large exponent in letters": "2**(10**9*M)",
+    "coefficient to a power": "((10**200*M)**60)**60",
+    "many terms expanded": "(M + K + N + mu2 + tr_Sigma + lambda_max)**60",
+    "many terms in a function": "erf((M + K + N + mu2 + tr_Sigma + lambda_max)**60)",
+    "many terms below a root": "((M + K + N + mu2 + tr_Sigma)**60*(M + 1)**60)**(1/3)",
+    "many denominators": "+".join(f"1/(M + {i}*K)" for i in range(1, 20)),
+    "high degrees in many letters": "(1 + M**64*K + K**64*N + N**64*mu2)/(M**63*K**64 + N**32*mu2**63 + mu2**64*K)",
+    "many digits in exponents": "(1 + exp(0.123456*M) + exp(0.654321*K))/(1 + exp(0.123457*M) + exp(0.777777*K))",
+    "deep roots": "sqrt(" * 60 + "M" + ")" * 60,
+    "million minus": "-" * 9000 + "1",
+    "long name": "a" * 9000,
+    "full-width": "ｅｘｐ(M)",
+    "hidden zero": "1/(sqrt(2)*sqrt(3) - sqrt(6))",
+    "zero to a negative power": "0**-1",
+    "ellipsis": "...",
+    "hexadecimal": "0x10",
+    "logical": "M and K",
+    "two bounds": "M, K",
 }
 
 

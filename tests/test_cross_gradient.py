@@ -1,6 +1,7 @@
 """Norm deviations: exact tails against brute force, McDiarmid's bound, and wrong ones that must be caught."""
 
 import itertools
+import math
 import time
 from fractions import Fraction
 
@@ -45,6 +46,25 @@ def test_the_simplex_against_brute_force(d, n):
     assert Simplex(d=d, n=n).tail == brute(atoms, [Fraction(1, d)] * d, n)
 
 
+def test_all_samples_alike_is_the_largest_deviation_of_a_coin():
+    assert Signs(p=Fraction(1, 2), n=10).tail[0] == (1, Fraction(1, 2**9))
+
+
+@pytest.mark.parametrize(
+    ("law", "match"),
+    [
+        (lambda: Signs(p=Fraction(-3), n=1), "p must be between 0 and 1, got -3"),
+        (lambda: Signs(p=Fraction(1, 2), n=0), "n must be an integer >= 1"),
+        (lambda: Signs(p=Fraction(1, 2), n=10**6), "above the 2000"),
+        (lambda: Simplex(d=0, n=1), "d must be an integer >= 1"),
+        (lambda: Simplex(d=2, n=1000), "above the 40"),
+    ],
+)
+def test_a_law_that_is_none_is_refused(law, match):
+    with pytest.raises(ValueError, match=match):
+        law()
+
+
 @pytest.mark.parametrize("law", [Signs(p=Fraction(1, 20), n=50), Simplex(d=10_000, n=20), Simplex(d=3, n=20)])
 def test_a_tail_ends_at_one_and_the_mean_square_is_known(law):
     squares, tails = zip(*law.tail, strict=True)
@@ -62,6 +82,13 @@ WRONG = {
     "no delta": "2*B/sqrt(n)",
     "half of McDiarmid": "B/sqrt(n)*(1 + sqrt(2*log(1/delta)))/2",
     "three quarters of McDiarmid": "0.75*B/sqrt(n)*(1 + sqrt(2*log(1/delta)))",
+    "nine tenths of McDiarmid": "0.9*B/sqrt(n)*(1 + sqrt(2*log(1/delta)))",
+    "nine tenths of the expected norm": "B/sqrt(n)*(0.9 + sqrt(2*log(1/delta)))",
+    "no factor 2": "B/sqrt(n)*(1 + sqrt(log(1/delta)))",
+    "3/2 for the factor 2": "B/sqrt(n)*(1 + sqrt(1.5*log(1/delta)))",
+    "n twice": "B/sqrt(n)*(1 + sqrt(2*log(1/delta)/n))",
+    "Bernstein without a variance": "B/sqrt(n) + B*log(1/delta)/n",
+    "Chebyshev-Cantelli for the norm": "B*sqrt((1 - delta)/(n*delta))",
     "B^2": "B**2/sqrt(n)*(1 + sqrt(2*log(1/delta)))",
     "delta for its logarithm": "B/sqrt(n)*(1 + sqrt(2*(1 - delta)))",
 }
@@ -89,6 +116,8 @@ TRUE = {
     "twice McDiarmid": ("2*B/sqrt(n)*(1 + sqrt(2*log(1/delta)))", True),
     "McDiarmid and more": ("B/sqrt(n)*(1 + sqrt(2*log(1/delta))) + B/n", True),
     "Chebyshev": ("B/sqrt(n*delta)", False),
+    "Pinelis": ("2*B*sqrt(2*log(2/delta)/n)", False),
+    "Bernstein with the largest variance": ("4*B*log(2/delta)/n + B*sqrt(2*log(2/delta)/n)", False),
     "the diameter": ("2*B", False),
 }
 
@@ -102,6 +131,42 @@ def test_a_true_bound_is_never_refuted(text, proved):
     assert found.counterexample is None
     assert found.tightest.ratio(claim.kind) <= 1 + 1e-12
     assert not found.undecided
+
+
+WITHOUT_EXPECTED_NORM = "B*sqrt(2*log(1/delta)/n)"
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5])
+def test_without_the_expected_norm_a_coin_refutes_for_n_2_and_3_at_small_delta(n):
+    # n samples are alike with probability 2^(1-n); the bound is below that deviation of B from exp(-n/2) on.
+    chance, level = Fraction(1, 2 ** (n - 1)), Fraction(math.exp(-n / 2)).limit_denominator(10**6)
+    claim = bound(WITHOUT_EXPECTED_NORM)
+    for delta in (level + Fraction(1, 1000), level - Fraction(1, 1000)):
+        found = confirm(claim, {"p": "1/2", "n": n, "B": "1", "delta": str(delta)})
+        # n = 1 has one atom, of probability 1; n >= 4 is too seldom alike.
+        assert (found is not None) == (level < delta < chance)
+
+
+def test_reaching_the_bound_is_a_violation():
+    where = {"p": "1/2", "n": 1, "B": "1", "delta": "9/10"}
+    assert confirm(bound("B"), where) is not None
+    assert confirm(bound("B + B/10**30"), where) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"p": "-3"}, "p must be between 0 and 1"),
+        ({"p": "1/0"}, "no rational number"),
+        ({"B": "-1"}, "B must be positive"),
+        ({"delta": "1"}, "delta between 0 and 1"),
+        ({"n": 0}, "n must be an integer >= 1"),
+        ({"n": 1.5}, "n must be an integer >= 1"),
+    ],
+)
+def test_a_stored_case_outside_the_claim_is_refused(change, match):
+    with pytest.raises(ValueError, match=match):
+        confirm(CLAIM, {"p": "1/2", "n": 1, "B": "1", "delta": "1/2"} | change)
 
 
 @pytest.mark.parametrize("where", [{}, {"p": "1/2", "n": 3}])

@@ -19,6 +19,7 @@ COUNTS = (1, 1, 2, 3, 4, 8, 16, 64, 256, 1000, 10_000)
 DIGITS = 4
 # Points that are looked at twice: floats overflow, cancel, and take roots of numbers just below zero.
 LOOKS = 128
+ROUNDING = 1e-12
 # Of a law beside one without noise, where an expression may be 0/0: variances as multiples of 1 and of |mu|^2.
 TINY = 2.0**-200
 
@@ -222,7 +223,9 @@ def _units(claim: Claim, values: NDArray[np.float64], points: Points) -> tuple[s
     with np.errstate(all="ignore"):
         change = np.abs(_values(claim, scaled) - values) / (np.abs(values) + np.finfo(float).tiny)
     most = int(np.argmax(np.where(np.isfinite(change), change, 0)))
+    if not change[most] > ROUNDING:
+        return ()
     one, other = (precise(claim, {name: float(x[most]) for name, x in p.items()}) for p in (points, scaled))
-    if mpmath.almosteq(one, other, rel_eps=1e-12):
+    if mpmath.almosteq(one, other, rel_eps=ROUNDING):
         return ()
     return ("the bound changes when q is measured in another unit, and the quantity does not: check its units",)

@@ -75,13 +75,20 @@ class Nearest:
         law: With its way to combine.
         constants: By name, at least 0.
         factor: The law leaves some interval by this factor, however the constants are chosen; 1 or less if it need not.
-        deciding: Indices of the shapes that force it, at most one more than there are constants.
+        greater: Weights u by index of a shape, see ``nearest``.
+        smaller: Weights w; that of the other side is 1.
     """
 
     law: Model
     constants: dict[str, float]
     factor: float
-    deciding: tuple[int, ...]
+    greater: dict[int, float]
+    smaller: dict[int, float]
+
+    @property
+    def deciding(self) -> tuple[int, ...]:
+        """Indices of the shapes that force the factor, at most one more than there are constants."""
+        return tuple(sorted({*self.greater, *self.smaller}))
 
 
 def nearest(law: Model, shapes: Mapping[str, Array], low: Array, high: Array) -> Nearest:
@@ -92,7 +99,9 @@ def nearest(law: Model, shapes: Mapping[str, Array], low: Array, high: Array) ->
 
     .. math:: \min T \quad \text{where} \quad low^p \le m y \le T \, high^p, \quad y \ge 0,
 
-    whose dual names the shapes that decide. No choice of constants escapes them.
+    Its dual proves that no choice of constants escapes: with weights u and w of a few shapes,
+    :math:`\sum u \, law^p \le \sum w \, law^p` for all constants, but :math:`\sum u \, low^p = T` and
+    :math:`\sum w \, high^p = 1`.
     """
     p = DEGREES[law.combine]
     m = (_powers(law, shapes) / high).T ** p
@@ -103,13 +112,17 @@ def nearest(law: Model, shapes: Mapping[str, Array], low: Array, high: Array) ->
     b = np.concatenate([-((low / high) ** p), np.zeros(n)])
     found = linprog(np.append(np.zeros(J), 1.0), A_ub=A, b_ub=b, bounds=(0, None), method="highs")
     T = float(found.fun)
-    forced = np.abs(found.ineqlin.marginals).reshape(2, n).max(axis=0) > 0
+    greater, smaller = (
+        {int(i): float(side[i] / high[i] ** p) for i in np.flatnonzero(side)}
+        for side in np.abs(found.ineqlin.marginals).reshape(2, n)
+    )
     constants = (np.maximum(found.x[:J], 0) / scale / math.sqrt(T)) ** (1 / p)
     return Nearest(
         law=law,
         constants=dict(zip(law.coefficients, constants.tolist(), strict=True)),
         factor=T ** (1 / (2 * p)),
-        deciding=tuple(np.flatnonzero(forced).tolist()),
+        greater=greater,
+        smaller=smaller,
     )
 
 

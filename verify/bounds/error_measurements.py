@@ -23,9 +23,7 @@ LARGEST = 8_000_000
 # Up to here the error is a small one: beyond, it saturates and no law holds.
 SMALL = 0.5
 REPEATS = (3, 32)
-# The limit's error at the first D; it grows with D as the errors do that are measured against it.
 LIMIT = {"nodes": 64, "particles": 1024, "max_runs": 64}
-LIMIT_ERROR = 4e-4
 
 
 class Shape(NamedTuple):
@@ -67,9 +65,21 @@ def grid(varied: Iterable[str]) -> list[Shape]:
     ]
 
 
-def repeats(shape: Shape, work: int) -> int:
-    """Initialisations of a shape for so many weights: few of a large one, whose error hardly fluctuates."""
-    return int(np.clip(work // shape.weights, *REPEATS))
+@dataclass(frozen=True, kw_only=True)
+class Care:
+    """How well to measure.
+
+    Attributes:
+        weights: Of all repeats of a shape: few repeats of a large one, whose error hardly fluctuates.
+        limit_error: Of the limit at the first D; it grows with D, as the errors do that are measured against it.
+    """
+
+    weights: int
+    limit_error: float
+
+    def repeats(self, shape: Shape) -> int:
+        """Initialisations of a shape."""
+        return int(np.clip(self.weights // shape.weights, *REPEATS))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +111,7 @@ def measure(
     plan: Mapping[Shape, int],
     store: Store,
     *,
+    limit_error: float,
     seed: int,
     data_seed: int,
     alpha: float,
@@ -116,6 +127,7 @@ def measure(
     Args:
         plan: Repeats of each shape, at least 2.
         store: Keeps limits and networks for a further call.
+        limit_error: Of the limit at the first D, see ``Care``.
         seed: Root of the weights and of the limit's particles.
         data_seed: Of inputs and targets.
         alpha: Probability that some interval misses its error.
@@ -133,7 +145,7 @@ def measure(
 
     limits = []
     for D, scale in dict.fromkeys((shape.embed_dim, shape.alpha) for shape in plan):
-        sizes = {"embed_dim": D, "alpha": scale, "target_error": LIMIT_ERROR * D / EMBED_DIMS[0], **LIMIT}
+        sizes = {"embed_dim": D, "alpha": scale, "target_error": limit_error * D / EMBED_DIMS[0], **LIMIT}
         limits.append(job("limit", f"limit at D = {D}, alpha = {scale:g}", math.inf, **sizes))
     networks = [
         job("finite", str(shape), shape.weights * count, **shape._asdict(), repeats=count)

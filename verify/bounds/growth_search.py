@@ -51,7 +51,7 @@ def excess(kind: Kind, claimed: Any, true: Any) -> Any:
     return {Kind.RATE: abs(true - claimed), Kind.UPPER_BOUND: true - claimed, Kind.LOWER_BOUND: claimed - true}[kind]
 
 
-def search(claim: Claim, effort: Effort, hint: dict[str, float] | None) -> Searched:
+def search(claim: Claim, effort: Effort, hint: dict[str, float] | None = None) -> Searched:
     """Hold the claimed exponent against the derived one, and against slopes of sums, at points of a grid.
 
     No case is called the tightest: exponents may be negative or 0, and their ratio says nothing.
@@ -99,7 +99,10 @@ def search(claim: Claim, effort: Effort, hint: dict[str, float] | None) -> Searc
     return Searched(
         counterexample=found,
         cases=tuple(cases),
-        tried={"derived": {"cells": len(claimed)}, "sums": {"cells": len(cases), "exact": len(cases)}},
+        tried={
+            "derived": {"cells": len(claimed), "exact": len(claimed)},
+            "sums": {"cells": len(cases), "exact": len(cases)},
+        },
         undecided=tuple(undecided),
         finished=found is not None or len(cases) == len(claimed) - len(near),
     )

@@ -14,7 +14,7 @@ from ...theory.evaluation import total
 # Floats of a few bits stay exact in polynomials of any degree that a text can have.
 BITS = 1000
 # Binary digits of the largest number that is told from infinity: exp(x) takes as many as x has before the point.
-MOST = 10_000
+MOST = 1000
 
 
 def precise(claim: Claim, letters: Mapping[str, float]) -> Any:

@@ -48,7 +48,7 @@ def near(hint: Mapping[str, float]) -> tuple[Size, ...]:
     """The sizes of a hint and those beside it."""
     M, K = (min(max(1, round(hint.get(name, 1))), LARGEST_SIZE) for name in ("M", "K"))
     steps = ((0, 0), (1, 1), (-1, -1), (1, 0), (0, 1), (-1, 0), (0, -1), (M, K))
-    return tuple((M + d, K + e) for d, e in steps if min(M + d, K + e) >= 1)
+    return tuple((M + d, K + e) for d, e in steps if min(M + d, K + e) >= 1 and max(M + d, K + e) <= LARGEST_SIZE)
 
 
 SMALL_SIZES: tuple[Size, ...] = ((1, 1), (1, 2), (2, 1), (2, 2), (3, 3), (4, 4), (1, 8), (8, 1), (8, 8))

@@ -6,6 +6,7 @@ the probability itself.
 
 import functools
 import itertools
+import math
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from ...sim.finite_laws import FiniteSupport
-from ...sim.fixed_step import StepLaw, step_law
+from ...sim.enumeration import require_counts
+from ...sim.finite_laws import FiniteSupport, fraction
+from ...sim.fixed_step import StepLaw, StepLaws
 from ...sim.populations import build
 from ...sim.rng import generator
 from ...theory.claims import Claim, Kind
@@ -28,9 +30,13 @@ from .target import Case, Counterexample, Effort, Points, Searched
 RANDOM_LAWS = 150
 RARE = tuple(Fraction(1, n) for n in (2, 3, 5, 10, 50, 400, 10_000))
 SIZES = ((1, 1), (2, 2), (1, 4), (4, 1), (4, 4), (2, 8), (8, 8), (16, 16))
+LARGE = ((64, 64), (1, 64), (64, 1))
 # Of the largest step at which E Y is positive; the last ones are beyond it.
 STEPS = tuple(Fraction(n, 100) for n in (1, 10, 30, 50, 80, 99, 100, 150, 1000))
+# In turn: the law of Y knows eta L only, a bound may know one of the two.
 SMOOTHNESS = (Fraction(1), Fraction(3))
+# Pairs of count vectors that a stored case may have.
+ENUMERABLE = 20_000
 NEAR = 1 - 1e-9
 KEPT = 12
 
@@ -49,7 +55,12 @@ class StepCase:
     @functools.cached_property
     def known(self) -> StepLaw:
         """P(Y <= 0), E Y and Var Y."""
-        return step_law(self.law, self.M, self.K, self.eta * self.L / 2)
+        return _step_laws(self.law, self.M, self.K).at(self.eta * self.L / 2)
+
+    @property
+    def count_vectors(self) -> int:
+        """Pairs of count vectors: what an enumeration costs."""
+        return math.prod(math.comb(n + len(self.law.weights) - 1, n) for n in (self.M, self.K))
 
     @property
     def letters(self) -> dict[str, int | Fraction | Interval]:
@@ -78,11 +89,17 @@ class StepCase:
         return self.known.mean <= 0, self.M * self.K, len(self.law.weights), self.law.dim, digits
 
 
+@functools.lru_cache(maxsize=16)
+def _step_laws(law: FiniteSupport, M: int, K: int) -> StepLaws:
+    """Steps of every size share one enumeration."""
+    return StepLaws(law, M, K)
+
+
 def _laws(seed: int) -> Iterator[tuple[str, FiniteSupport]]:
     for rare in RARE:
         for p in dict.fromkeys((rare, 1 - rare)):
             yield "Bernoulli", _finite("bernoulli", pi=p)
-        for m in (2, 4, 8, 16):
+        for m in (2, 4, 8, 16, 64):
             yield "rare atom", _finite("rare-atom", M=m, eps=rare)
             yield "rare atom in the plane", FiniteSupport([[1, 0], [1 - m, m]], [1 - rare, rare])
         yield "symmetric pair", FiniteSupport([[1, 3], [1, -3]], [1 - rare, rare])
@@ -101,7 +118,7 @@ def _finite(name: str, **params: Any) -> FiniteSupport:
     return law
 
 
-@functools.lru_cache(maxsize=2)
+@functools.lru_cache(maxsize=4)
 def _cases(seed: int) -> tuple[StepCase, ...]:
     """Every case, in one order: the step is a share of the largest one at which E Y is positive."""
     found = []
@@ -109,10 +126,12 @@ def _cases(seed: int) -> tuple[StepCase, ...]:
         mu2, trace = Fraction(law.moments.mu2), Fraction(law.moments.tr_Sigma)
         if mu2 == 0 or trace == 0:
             continue
-        for (M, K), share, L in itertools.product(SIZES, STEPS, SMOOTHNESS):
-            eta = share * 2 * mu2 / (mu2 + trace / M) / L
+        sizes = SIZES if family == "random" else SIZES + LARGE
+        for ((M, K), share), L in zip(itertools.product(sizes, STEPS), itertools.cycle(SMOOTHNESS), strict=False):
+            step = share * 2 * mu2 / (mu2 + trace / M)
+            eta = (step.limit_denominator(1000) or step) / L
             if len(law.weights) == 2 or M * K <= 16:
-                found.append(StepCase(law=law, M=M, K=K, eta=eta.limit_denominator(1000) or eta, L=L, family=family))
+                found.append(StepCase(law=law, M=M, K=K, eta=eta, L=L, family=family))
     return tuple(found)
 
 
@@ -185,14 +204,11 @@ def confirm(claim: Claim, where: Mapping[str, Any]) -> Counterexample | None:
     """Enumerate a case again and lay it out, if it breaks the claim.
 
     Raises:
-        ValueError: If ``where`` describes no case.
+        ValueError: If ``where`` describes no case, or one that is too large to be enumerated.
     """
-    try:
-        law = _finite(**where["population"])
-        eta, L = Fraction(where["eta"]), Fraction(where["L_smooth"])
-        case = StepCase(law=law, M=int(where["M"]), K=int(where["K"]), eta=eta, L=L)
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"case {dict(where)}: expected 'population', 'M', 'K', 'eta', 'L_smooth' ({error}).") from None
+    case = _read(where)
+    if case.law.moments.mu2 == 0 or case.known.variance == 0:
+        return None
     claim = with_fractions(claim)
     p = case.known.p
     try:
@@ -209,6 +225,24 @@ def confirm(claim: Claim, where: Mapping[str, Any]) -> Counterexample | None:
         confirmed="exact fractions" if value.exact else "exact fractions against interval arithmetic",
         table=tuple(_rows(claim, case, value)),
     )
+
+
+def _read(where: Mapping[str, Any]) -> StepCase:
+    try:
+        law, M, K = _finite(**where["population"]), where["M"], where["K"]
+        eta, L = (fraction(where[name], where=f"case: {name}") for name in ("eta", "L_smooth"))
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"case {dict(where)}: expected 'population', 'M', 'K', 'eta', 'L_smooth' ({error}).") from None
+    require_counts("case", M=M, K=K)
+    if min(eta, L) <= 0:
+        raise ValueError(f"case: eta and L_smooth must be positive, got {eta} and {L}.")
+    case = StepCase(law=law, M=M, K=K, eta=eta, L=L)
+    if case.count_vectors > ENUMERABLE:
+        raise ValueError(
+            f"case: {len(law.weights)} atoms at M={M}, K={K} are {case.count_vectors} pairs of sums; "
+            f"at most {ENUMERABLE} are enumerated."
+        )
+    return case
 
 
 def _rows(claim: Claim, case: StepCase, value: Interval) -> Iterator[tuple[str, str]]:

@@ -16,7 +16,7 @@ from sympy import Expr
 
 from ...theory.symbols import unfold
 
-MAX_TERMS = 1000
+MAX_TERMS = 1500
 MAX_VOLUME = 50_000
 
 Degrees = Counter[Expr]

@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import sympy
+
 from ...theory.claims import Claim, Kind, Quantity, Source
 from ...theory.symbols import TABLE, latex
 from .text import BoundError, parse
@@ -78,19 +80,24 @@ def load(path: Path) -> tuple[Claim, ...]:
     path = path.absolute()
     if not path.is_file():
         raise BoundError(f"{path}: no such file; a bound is text such as '1/(n_eff*d_align)', or a Python file.")
+    if path.suffix != ".py":
+        raise BoundError(f"{path}: expected a Python file, whose name ends in .py.")
     spec = importlib.util.spec_from_file_location(f"rescert_bounds_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(path.parent))
+    # A dataclass of the file looks its module up by name.
+    sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
         line = lines[-1] if lines else getattr(error, "lineno", None)
         what = str(error).splitlines()[0] if str(error) else "no message"
         raise BoundError(f"{path}, line {line}: {type(error).__name__}: {what}") from error
     finally:
+        del sys.modules[spec.name]
         sys.path.remove(str(path.parent))
     found: dict[int, Claim] = {}
     for value in vars(module).values():
@@ -106,15 +113,21 @@ def load(path: Path) -> tuple[Claim, ...]:
 
 
 def as_json(claim: Claim) -> dict[str, Any]:
-    """Write a claim as plain data.
+    """Write a claim as plain data; decimals as the fractions that they spell.
 
     Raises:
         BoundError: If its expression is outside the language of text, as a Piecewise of a user's file is.
     """
-    text = str(claim.expression)
-    names = {name: TABLE[name].symbol for name in claim.quantity.symbols}
-    if parse(text, names) != claim.expression:
-        raise BoundError(f"{claim.id}: {text:.60} does not read back as it was; a replay needs the file it came from.")
+    decimals = {x: sympy.Rational(str(x)) for x in claim.expression.atoms(sympy.Float)}
+    expression = claim.expression.xreplace(decimals)
+    text = str(expression)
+    try:
+        again = parse(text, letters(claim.quantity, {}))
+    except BoundError:
+        again = sympy.nan
+    # What is printed as -(M - K) is read as K - M.
+    if again != expression and sympy.expand(again - expression) != 0:
+        raise BoundError(f"{claim.id}: {text:.60} is no expression of text; a replay needs the file it came from.")
     return {"id": claim.id, "quantity": claim.quantity.id, "kind": claim.kind.value, "expression": text}
 
 

@@ -284,7 +284,7 @@ class _Reader:
         if known.has(sympy.I):
             raise self.error(node, COMPLEX)
         if not known.is_Number or not abs(known) < 10.0**MAX_DIGITS:
-            raise self.error(node, f"this constant is {sympy.N(known, 4)}, expected one of at most {MAX_DIGITS} digits")
+            raise self.error(node, f"this constant is {sympy.N(known, 4)!s}, expected at most {MAX_DIGITS} digits")
         return value
 
 
